@@ -1,0 +1,14 @@
+"""The engine: LLVM IR of a kernel goes in, a running grid of threads comes out."""
+
+from metalwright.engine.launch import Program, load
+from metalwright.engine.types import (
+    Buffer,
+    KernelSignature,
+    LaunchReport,
+    LogLine,
+    Module,
+    Parameter,
+    Scalar,
+)
+
+__all__ = ["Buffer", "KernelSignature", "LaunchReport", "LogLine", "Module", "Parameter", "Program", "Scalar", "load"]

@@ -1,0 +1,116 @@
+"""The structs of ``runtime/abi.h`` for ctypes, field by field, and the offsets that compiled kernels rely on."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
+
+LANES = 32
+FIBER_BYTES = 256
+THREADGROUP_ARGUMENTS = 31
+LOG_RECORD_BYTES = 32
+
+Poll = ctypes.CFUNCTYPE(ctypes.c_int)
+
+
+class BufferStruct(ctypes.Structure):
+    """``mw_buffer``."""
+
+    _fields_ = [
+        ("data", c_void_p),
+        ("bytes", c_uint64),
+        ("extents", c_void_p),
+        ("written", c_void_p),
+        ("rank", c_uint32),
+        ("writable", c_uint32),
+    ]
+
+
+class FaultStruct(ctypes.Structure):
+    """``mw_fault``."""
+
+    _fields_ = [
+        ("kind", c_uint32),
+        ("site", c_uint32),
+        ("write", c_uint32),
+        ("object", c_uint32),
+        ("padding", c_int32),
+        ("position", c_uint32 * 3),
+        ("other_site", c_uint32),
+        ("size", c_uint32),
+        ("offset", c_int64),
+        ("object_bytes", c_uint64),
+    ]
+
+
+class LaunchStruct(ctypes.Structure):
+    """``mw_launch``."""
+
+    _fields_ = [
+        ("buffers", c_void_p),
+        ("buffer_count", c_uint32),
+        ("reverse", c_uint32),
+        ("grid_size", c_uint32 * 3),
+        ("group_size", c_uint32 * 3),
+        ("groups", c_uint32 * 3),
+        ("stop", c_uint32),
+        ("group_total", c_uint64),
+        ("group_next", c_uint64),
+        ("group_chunk", c_uint64),
+        ("threadgroup_bytes", c_void_p),
+        ("threadgroup_count", c_uint32),
+        ("fault_taken", c_uint32),
+        ("log", c_void_p),
+        ("log_bytes", c_uint64),
+        ("log_used", c_uint64),
+        ("poll", Poll),
+        ("fault", FaultStruct),
+    ]
+
+
+class WorkerStruct(ctypes.Structure):
+    """``mw_worker``."""
+
+    _fields_ = [
+        ("arena", c_void_p),
+        ("arena_bytes", c_uint64),
+        ("stacks", c_void_p),
+        ("stack_bytes", c_uint64),
+        ("fibers", c_void_p),
+    ]
+
+
+class LogRecordStruct(ctypes.Structure):
+    """``mw_log_record``."""
+
+    _fields_ = [
+        ("bytes", c_uint32),
+        ("level", c_uint32),
+        ("count", c_uint32),
+        ("format_bytes", c_uint32),
+        ("position", c_uint32 * 3),
+        ("unused", c_uint32),
+    ]
+
+
+Run = ctypes.CFUNCTYPE(None, ctypes.POINTER(LaunchStruct), ctypes.POINTER(WorkerStruct))
+
+BUFFER_SIZE = ctypes.sizeof(BufferStruct)
+BUFFER_DATA = BufferStruct.data.offset
+BUFFER_EXTENTS = BufferStruct.extents.offset
+# of mw_context, whose other fields only the runtime knows
+CONTEXT_ARENA = 8
+CONTEXT_DYNAMIC = 16
+
+FAULT_NONE = 0
+FAULT_BUFFER = 1
+FAULT_THREADGROUP = 2
+FAULT_PRIVATE = 3
+FAULT_CONSTANT = 4
+FAULT_WILD = 5
+FAULT_READ_ONLY = 6
+FAULT_MISALIGNED = 7
+FAULT_BARRIER = 8
+FAULT_STOPPED = 9
+FAULT_TRAP = 10
+

@@ -1,0 +1,93 @@
+"""Puts into words what checked mode caught."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metalwright.engine import abi
+from metalwright.engine.types import Buffer, Module, Scalar
+from metalwright.errors import BarrierFault, KernelFault, MemoryFault, Site
+
+_ALL_ENDED = 0xFFFFFFFF
+
+
+def excerpt(module: Module, site: Site | None) -> str | None:
+    """Return the line of the user's MSL at a site."""
+    if site is None:
+        return None
+    lines = module.sources.get(site.file, "").splitlines()
+    return lines[site.line - 1] if 0 < site.line <= len(lines) else None
+
+
+def explain(
+    fault: abi.FaultStruct, module: Module, sites: Sequence[Site | None], arguments: Sequence[Buffer | Scalar]
+) -> KernelFault:
+    """Return the exception for a fault that the runtime recorded."""
+    site = sites[fault.site] if fault.site < len(sites) else None
+    kind = BarrierFault if fault.kind == abi.FAULT_BARRIER else MemoryFault
+    if fault.kind == abi.FAULT_TRAP:
+        kind = KernelFault
+    return kind(
+        _message(fault, module, sites, arguments),
+        kernel=module.label,
+        site=site,
+        excerpt=excerpt(module, site),
+        thread=(fault.position[0], fault.position[1], fault.position[2]),
+    )
+
+
+def _message(
+    fault: abi.FaultStruct, module: Module, sites: Sequence[Site | None], arguments: Sequence[Buffer | Scalar]
+) -> str:
+    verb = "writes" if fault.write else "reads"
+    name = arguments[fault.object].name if fault.object < len(arguments) else ""
+    if fault.kind == abi.FAULT_BUFFER:
+        return f"{verb} {_element(fault, arguments[fault.object])}"
+    if fault.kind == abi.FAULT_READ_ONLY:
+        return f"writes to {name!r}, which is an input" if name else "writes to a constant"
+    if fault.kind == abi.FAULT_MISALIGNED:
+        return f"{verb} {fault.size} bytes at an address that is not a multiple of {fault.object}, as their type needs"
+    if fault.kind == abi.FAULT_WILD:
+        return f"{verb} {fault.size} bytes through a pointer to nothing that a thread may touch"
+    if fault.kind == abi.FAULT_BARRIER:
+        return _barrier(fault, sites)
+    if fault.kind == abi.FAULT_TRAP:
+        return "stopped itself: an assertion failed, or code was reached that must not be"
+    names = module.threadgroup_variables
+    what = {
+        abi.FAULT_THREADGROUP: f"the threadgroup variable {names[fault.object]!r}" if fault.object < len(names) else "",
+        abi.FAULT_PRIVATE: "a private variable",
+        abi.FAULT_CONSTANT: "a constant",
+    }[fault.kind]
+    far = _how_far(fault.offset, fault.object_bytes)
+    return f"{verb} {fault.size} bytes, {far} of {what}, which has {fault.object_bytes} bytes"
+
+
+def _element(fault: abi.FaultStruct, argument: Buffer | Scalar) -> str:
+    if isinstance(argument, Scalar):
+        return f"{fault.size} bytes {_how_far(fault.offset, fault.object_bytes)} of the scalar {argument.name!r}"
+    count = 1
+    for extent in argument.extents:
+        count *= extent
+    width = argument.nbytes // count if count else 1
+    index = fault.offset // max(width, 1)
+    shape = tuple(reversed(argument.extents))
+    return (
+        f"element {index} of {argument.name!r}, which has {count} (shape {shape}): "
+        f"{_how_far(fault.offset, fault.object_bytes)} of its {fault.object_bytes} bytes"
+    )
+
+
+def _how_far(offset: int, size: int) -> str:
+    if offset < 0:
+        return f"{-offset} bytes before the start"
+    if offset == size:
+        return "just past the end"
+    return f"{offset - size} bytes past the end" if offset > size else f"at byte {offset}, across the end"
+
+
+def _barrier(fault: abi.FaultStruct, sites: Sequence[Site | None]) -> str:
+    if fault.other_site == _ALL_ENDED:
+        return "waits at this barrier, but other threads of its threadgroup have ended: all must meet the same barrier"
+    other = sites[fault.other_site]
+    return f"waits at this barrier, but other threads of its threadgroup wait at {other or 'another'}: all must meet the same one"

@@ -1,0 +1,196 @@
+"""Launches a kernel over a grid of threads."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+
+from metalwright.engine import abi, faults, limits, log, workers
+from metalwright.engine.build import Build, build
+from metalwright.engine.jit import LoadedCode, load_code
+from metalwright.engine.types import Buffer, KernelSignature, LaunchReport, Module, Scalar
+from metalwright.errors import ArgumentError, KernelTimeout
+
+# fewer threads than this are done before another OS thread has woken up
+_THREADS_WORTH_A_WORKER = 16_384
+_CHUNKS_PER_WORKER = 16
+_LOG_BYTES = 1 << 20
+
+
+class Program:
+    """One compiled kernel, loaded and ready to launch; safe to launch from several OS threads at once."""
+
+    def __init__(self, module: Module, signature: KernelSignature, made: Build) -> None:
+        self.module = module
+        self.signature = signature
+        self._build = made
+        self._code: LoadedCode = load_code(made)
+        self._stack_bytes = workers.stack_bytes(self._code.private_bytes)
+        self._buffers = [p for p in signature.parameters if p.kind in ("tensor", "pointer", "reference")]
+        self._logs = "__mw_log" in module.text
+        limits.check_memory(module.label, made.arena_bytes, self._code.private_bytes, module.threadgroup_variables)
+
+    @property
+    def threadgroup_bytes(self) -> int:
+        """The threadgroup memory of the kernel's own variables, in bytes."""
+        return self._build.arena_bytes
+
+    def launch(
+        self,
+        arguments: Sequence[Buffer | Scalar],
+        threads_per_grid: tuple[int, int, int],
+        threads_per_threadgroup: tuple[int, int, int],
+        *,
+        threadgroup_memory: Sequence[int] = (),
+        max_workers: int | None = None,
+        reverse: bool = False,
+        timeout: float | None = None,
+    ) -> LaunchReport:
+        """Run the kernel and return when every thread has ended.
+
+        Args:
+            arguments: one for each ``[[buffer(i)]]``, in the order of the indices.
+            threads_per_grid: threads in each dimension, as in Metal's ``dispatchThreads``; threadgroups at the
+                grid's edge may be partial.
+            threads_per_threadgroup: threads of a threadgroup in each dimension, at most 1024 in all.
+            threadgroup_memory: sizes in bytes of the ``[[threadgroup(n)]]`` arguments.
+            max_workers: OS threads to use at most; ``None``: as many as there are processors. Threadgroups of one
+                worker run in order.
+            reverse: run threadgroups, and the threads inside each, from last to first.
+            timeout: seconds after which a checked kernel is stopped.
+
+        Raises:
+            DispatchError: sizes that a GPU does not accept.
+            ArgumentError: the arguments are not those of the kernel.
+            KernelFault: the kernel was caught doing something wrong (checked mode only).
+        """
+        label = self.module.label
+        grid = limits.check_size(label, "threads_per_grid", threads_per_grid)
+        group = limits.check_size(label, "threads_per_threadgroup", threads_per_threadgroup)
+        limits.check_threadgroup(label, group, self.signature.max_threads)
+        arena = limits.arena_bytes(label, self._build.arena_bytes, threadgroup_memory)
+        if len(arguments) != len(self._buffers):
+            names = ", ".join(parameter.name for parameter in self._buffers)
+            raise ArgumentError(f"kernel {label!r} takes {len(self._buffers)} arguments ({names}), got {len(arguments)}")
+
+        groups = tuple(-(-size // step) for size, step in zip(grid, group, strict=True))
+        total = groups[0] * groups[1] * groups[2]
+        threads = grid[0] * grid[1] * grid[2]
+        frame = _Frame(arguments)
+        launch = abi.LaunchStruct(
+            buffers=ctypes.addressof(frame.buffers),
+            buffer_count=len(arguments),
+            reverse=reverse,
+            grid_size=grid,
+            group_size=group,
+            groups=groups,
+            group_total=total,
+            threadgroup_count=len(threadgroup_memory),
+        )
+        sizes = (ctypes.c_uint32 * len(threadgroup_memory))(*threadgroup_memory)
+        launch.threadgroup_bytes = ctypes.addressof(sizes)
+        lines = ctypes.create_string_buffer(_LOG_BYTES) if self._logs else None
+        if lines is not None:
+            launch.log, launch.log_bytes = ctypes.addressof(lines), _LOG_BYTES
+        poll = _Poll(timeout) if self.module.checked else None
+        if poll is not None:
+            launch.poll = poll.callback
+
+        count = min(max_workers or workers.processors(), total, max(1, threads // _THREADS_WORTH_A_WORKER))
+        launch.group_chunk = max(1, total // (count * _CHUNKS_PER_WORKER)) if count > 1 else total
+        per_group = min(group[0], grid[0]) * min(group[1], grid[1]) * min(group[2], grid[2])
+        run = functools.partial(self._run, launch, per_group, arena)
+        began = time.perf_counter()
+        if count == 1:
+            run()
+        else:
+            _run_on_pool(run, count, launch)
+        seconds = time.perf_counter() - began
+
+        if poll is not None and poll.error is not None:
+            raise poll.error
+        if launch.fault_taken:
+            raise self._fault(launch.fault, arguments, timeout)
+        written = log.read(lines.raw[: min(launch.log_used, _LOG_BYTES)]) if lines is not None else ()
+        return LaunchReport(threads, count, seconds, written)
+
+    def _run(self, launch: abi.LaunchStruct, threads: int, arena: int) -> None:
+        with workers.borrowed(threads if self._build.uses_fibers else 0, self._stack_bytes, arena) as worker:
+            self._code.run(ctypes.byref(launch), ctypes.byref(worker))
+
+    def _fault(self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar], timeout: float | None) -> Exception:
+        if fault.kind == abi.FAULT_STOPPED:
+            site = self._build.sites[fault.site]
+            message = f"stopped after {timeout} s: a loop does not end, or the kernel needs more time"
+            return KernelTimeout(message, kernel=self.module.label, site=site, excerpt=faults.excerpt(self.module, site),
+                                 thread=tuple(fault.position))
+        return faults.explain(fault, self.module, self._build.sites, arguments)
+
+
+class _Frame:
+    """The arguments as the kernel reads them, kept alive for the launch."""
+
+    def __init__(self, arguments: Sequence[Buffer | Scalar]) -> None:
+        self.buffers = (abi.BufferStruct * max(len(arguments), 1))()
+        self._keep: list[object] = []
+        for struct, argument in zip(self.buffers, arguments, strict=False):
+            if isinstance(argument, Scalar):
+                data = ctypes.create_string_buffer(argument.data, len(argument.data))
+                struct.data, struct.bytes = ctypes.addressof(data), len(argument.data)
+                self._keep.append(data)
+                continue
+            extents = (ctypes.c_int32 * max(len(argument.extents), 1))(*argument.extents)
+            self._keep.append(extents)
+            struct.data, struct.bytes = argument.address, argument.nbytes
+            struct.extents, struct.rank = ctypes.addressof(extents), len(argument.extents)
+            struct.writable = argument.writable
+            struct.written = argument.written
+
+
+class _Poll:
+    """Asked by a running kernel, on an OS thread of the launcher, whether it may go on."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self.error: BaseException | None = None
+        self.callback = abi.Poll(self._ask)
+
+    def _ask(self) -> int:
+        # signals are delivered while Python code runs: here Ctrl-C reaches a kernel that loops
+        try:
+            return int(self._deadline is not None and time.monotonic() > self._deadline)
+        except BaseException as error:  # noqa: BLE001 - an exception cannot cross the kernel; launch() raises it
+            self.error = error
+            return 1
+
+
+def _run_on_pool(run: Callable[[], None], count: int, launch: abi.LaunchStruct) -> None:
+    futures = [workers.pool().submit(run) for _ in range(count)]
+    try:
+        wait(futures)
+    except BaseException:
+        launch.stop = 1  # Ctrl-C: the kernel still writes to the arguments until its workers have seen this
+        wait(futures)
+        raise
+    for future in futures:
+        future.result()
+
+
+def load(module: Module, kernel: str | None = None) -> Program:
+    """Return a kernel of a compiled program, ready to launch; compiled at most once.
+
+    Args:
+        module: the program.
+        kernel: the kernel's host name; may be left out where the program has just one.
+
+    Raises:
+        KeyError: the program has no such kernel.
+        DispatchError: the kernel's threadgroup or private memory is larger than a GPU allows.
+    """
+    if kernel is None and len(module.kernels) == 1:
+        kernel = module.kernels[0].name
+    signature = module.kernel(kernel or "")
+    return Program(module, signature, build(module, signature.symbol))

@@ -1,0 +1,218 @@
+"""Checked mode: a call before each access, and one at the end of each round of a loop.
+
+An access whose pointer was visibly made from one buffer, threadgroup variable, private variable or constant is
+checked against that object; so a read past the end of ``x`` is found even where ``y`` begins there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metalwright.engine import abi
+from metalwright.engine.passes import text
+
+_LOAD = re.compile(rf"^\s*{text.NAME} = load (?:atomic )?(?:volatile )?(?P<rest>.*)$")
+_STORE = re.compile(r"^\s*store (?:atomic )?(?:volatile )?(?P<rest>.*)$")
+_ATOMIC = re.compile(
+    rf"^\s*{text.NAME} = (?:atomicrmw (?:volatile )?\w+|cmpxchg(?: weak)?(?: volatile)?) (?P<rest>ptr .*)$"
+)
+_BLOCK = re.compile(r"call void @llvm\.(?P<kind>memcpy|memmove|memset)[.\w]*\((?P<arguments>.*)\)")
+_GEP = re.compile(rf"^\s*(?P<result>{text.NAME}) = getelementptr (?:inbounds |nuw |nusw |inrange\([^)]*\) )*(?P<rest>.*)$")
+_ALLOCA = re.compile(rf"^\s*(?P<result>{text.NAME}) = alloca (?P<rest>.*)$")
+_COPY = re.compile(rf"^\s*(?P<result>{text.NAME}) = freeze ptr (?P<value>{text.NAME})")
+_ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
+_GLOBAL = re.compile(rf"^(?P<name>{text.NAME}) = (?:[\w()]+ )*?(?P<kind>constant|global) (?P<rest>.*)$")
+_ALIGN = re.compile(r", align (\d+)")
+_BRANCH_TARGET = re.compile(r'label %([-\w.$]+|"[^"]*")')
+_TERMINATOR = re.compile(r"^\s*(?:br|switch) ")
+
+
+@dataclass(frozen=True)
+class Global:
+    """A variable of the program: its type as IR, and whether it is constant."""
+
+    name: str
+    type_name: str
+    constant: bool
+
+
+@dataclass(frozen=True)
+class Root:
+    """What a pointer was made from. ``kind`` is ``"buffer"``, ``"threadgroup"``, ``"private"``, ``"constant"``,
+    ``"engine"`` (the runtime's own) or ``"anything"``; ``number`` is the buffer's or variable's, ``name`` and
+    ``type_name`` are those of a private variable or constant."""
+
+    kind: str
+    number: int = -1
+    name: str = ""
+    type_name: str = ""
+
+
+@dataclass(frozen=True)
+class _Access:
+    pointer: str
+    size: str
+    align: int
+    write: int
+
+
+def globals_of(lines: list[str]) -> dict[str, Global]:
+    """Return the module's variables by name."""
+    found = {}
+    for line in lines:
+        if line.startswith("@") and (match := _GLOBAL.match(line)):
+            type_name, _ = text.take_type(match["rest"])
+            found[match["name"]] = Global(match["name"], type_name, match["kind"] == "constant")
+    return found
+
+
+def insert_checks(
+    body: list[str],
+    roots: dict[str, Root],
+    threadgroup_bytes: dict[int, int],
+    variables: dict[str, Global],
+    add_site: Callable[[str | None], int],
+) -> list[str]:
+    """Return the function's lines with the calls of checked mode in them."""
+    root_of = _RootFinder(body, roots, variables)
+    order = _block_order(body)
+    out: list[str] = []
+    block = -1
+    for index, line in enumerate(body):
+        if (match := text.LABEL.match(line)) is not None:
+            block = order[match.group(1)]
+        debug = text.DEBUG.search(line)
+        location = debug.group(1) if debug else None
+        suffix = debug.group(0) if debug else ""
+        for access in _accesses(line):
+            call = _check_call(access, root_of(access.pointer), threadgroup_bytes, location, add_site)
+            if call:
+                out.append(f"  {call}{suffix}")
+        if _TERMINATOR.match(line) and any(order[target] <= block for target in _targets(body, index)):
+            out.append(f"  call void @__mw_loop(ptr %2, i32 {add_site(location)}){suffix}")
+        out.append(line)
+    return out
+
+
+def private_types(body: list[str]) -> list[str]:
+    """Return the types of a thread's private variables that live in memory."""
+    return list(_allocas(body).values())
+
+
+def _allocas(body: list[str]) -> dict[str, str]:
+    found = {}
+    for line in body:
+        if " = alloca " in line and (match := _ALLOCA.match(line)):
+            type_name, rest = text.take_type(match["rest"])
+            if count := re.match(r"i(?:32|64) (\d+)", rest):
+                type_name = f"[{count.group(1)} x {type_name}]"
+            found[match["result"]] = type_name
+    return found
+
+
+def _accesses(line: str) -> list[_Access]:
+    """Return the memory accesses of one instruction."""
+    match_align = _ALIGN.search(line)
+    align = int(match_align.group(1)) if match_align else 1
+    if match := _LOAD.match(line):
+        type_name, rest = text.take_type(match["rest"])
+        return [_Access(_pointer(rest), str(text.store_bytes(type_name)), align, 0)]
+    if match := _STORE.match(line):
+        value, pointer = text.split_arguments(match["rest"])[:2]
+        return [_Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
+    if match := _ATOMIC.match(line):
+        pointer, value = text.split_arguments(match["rest"])[:2]
+        return [_Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
+    if match := _BLOCK.search(line):
+        arguments = text.split_arguments(match["arguments"])
+        size = text.value_of(arguments[2])
+        read = [] if match["kind"] == "memset" else [_Access(_pointer(arguments[1]), size, 1, 0)]
+        return [*read, _Access(_pointer(arguments[0]), size, 1, 1)]
+    return []
+
+
+def _pointer(operand: str) -> str:
+    """Return the pointer in a printed operand: a name, or a whole constant expression."""
+    start = operand.find("getelementptr")
+    if start >= 0:
+        end = start + operand[start:].index("(")
+        depth = 0
+        for index in range(end, len(operand)):
+            depth += {"(": 1, ")": -1}.get(operand[index], 0)
+            if depth == 0:
+                return operand[start : index + 1]
+    match = re.search(text.NAME, operand)
+    return match.group(0) if match else operand.split(",")[0].rsplit(" ", 1)[-1]
+
+
+class _RootFinder:
+    """Follows a pointer to what it was made from."""
+
+    def __init__(self, body: list[str], roots: dict[str, Root], variables: dict[str, Global]) -> None:
+        self._variables = variables
+        self._known = {name: Root("engine") for name in ("%0", "%1", "%2", "%mw.arena")} | roots
+        self._parents: dict[str, str] = {}
+        for name, type_name in _allocas(body).items():
+            self._known[name] = Root("private", name=name, type_name=type_name)
+        for line in body:
+            if match := _GEP.match(line):
+                self._parents[match["result"]] = _pointer(text.split_arguments(match["rest"])[1])
+            elif match := _COPY.match(line):
+                self._parents[match["result"]] = match["value"]
+            elif (match := _ENGINE_LOAD.match(line)) and match.group(1) not in self._known:
+                self._known[match.group(1)] = Root("engine")
+
+    def __call__(self, pointer: str) -> Root:
+        while pointer not in self._known and pointer in self._parents:
+            pointer = self._parents[pointer]
+        if pointer.startswith("getelementptr"):
+            pointer = _pointer(pointer.split("ptr ", 1)[1])
+        if pointer in self._variables:
+            variable = self._variables[pointer]
+            kind = "constant" if variable.constant else "private"
+            return Root(kind, name=pointer, type_name=variable.type_name)
+        return self._known.get(pointer, Root("anything"))
+
+
+def _check_call(
+    access: _Access,
+    root: Root,
+    threadgroup_bytes: dict[int, int],
+    location: str | None,
+    add_site: Callable[[str | None], int],
+) -> str | None:
+    # clang chose both the variable and the type of an access to a variable's start
+    if root.kind == "engine" or (access.pointer == root.name and not access.write):
+        return None
+    if access.pointer == root.name and root.kind == "private":
+        return None
+    common = (
+        f"ptr %2, ptr {access.pointer}, i64 {access.size}, i64 {access.align}, i32 {add_site(location)}, "
+        f"i32 {access.write}"
+    )
+    if root.kind == "buffer":
+        return f"call void @__mw_check_buffer({common}, i32 {root.number})"
+    if root.kind == "threadgroup":
+        start, size = f"%mw.t{root.number}", str(threadgroup_bytes[root.number])
+        return f"call void @__mw_check_object({common}, i32 {abi.FAULT_THREADGROUP}, ptr {start}, i64 {size}, i32 {root.number})"
+    if root.kind in ("private", "constant"):
+        fault = abi.FAULT_PRIVATE if root.kind == "private" else abi.FAULT_CONSTANT
+        size = text.size_expression(root.type_name)
+        return f"call void @__mw_check_object({common}, i32 {fault}, ptr {root.name}, i64 {size}, i32 -1)"
+    return f"call void @__mw_check_anything({common})"
+
+
+def _block_order(body: list[str]) -> dict[str, int]:
+    labels = [match.group(1) for line in body if (match := text.LABEL.match(line))]
+    return {label: index for index, label in enumerate(labels)}
+
+
+def _targets(body: list[str], index: int) -> list[str]:
+    """Return the blocks that a branch or switch may go to; a switch is printed over several lines."""
+    lines = [body[index]]
+    while lines[0].rstrip().endswith("[") and not lines[-1].strip().startswith("]"):
+        index += 1
+        lines.append(body[index])
+    return [target for line in lines for target in _BRANCH_TARGET.findall(line)]

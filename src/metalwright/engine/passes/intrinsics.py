@@ -1,0 +1,123 @@
+"""Turns the intrinsics that stand for an address or the context into plain address arithmetic.
+
+By now everything is inlined into the kernel's entry, whose parameters are the thread (%0), the buffers (%1) and the
+context (%2), so an intrinsic deep inside a helper function needs no context passed down to it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from metalwright.engine import abi
+from metalwright.engine.passes import text
+from metalwright.engine.passes.checks import Root
+
+_ADDRESSES = {
+    name: text.call_pattern(name)
+    for name in (
+        "__mw_context",
+        "__mw_buffer",
+        "__mw_buffer_extent",
+        "__mw_threadgroup_variable",
+        "__mw_threadgroup_argument",
+    )
+}
+_MEETINGS = ("__mw_barrier", "__mw_exchange")
+# calls that need a fiber under the thread, or its position
+NEED_FIBERS = (*_MEETINGS, "__mw_lane", "__mw_gathered", "__mw_trap", "__mw_log")
+_SITED = {name: text.call_pattern(name) for name in (*_MEETINGS, "__mw_trap")}
+_ARENA = "%mw.arena"
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where each threadgroup variable lies: id -> (offset, bytes)."""
+
+    variables: dict[int, tuple[int, int]]
+    bytes: int
+
+
+def lay_out_arena(body: list[str]) -> Arena:
+    """Give each threadgroup variable of a kernel its place, in the order of the ids."""
+    wanted: dict[int, tuple[int, int]] = {}
+    pattern = _ADDRESSES["__mw_threadgroup_variable"]
+    for line in body:
+        if "__mw_threadgroup_variable" in line and (match := pattern.match(line)):
+            number, size, align = (int(text.value_of(part)) for part in text.split_arguments(match["arguments"]))
+            wanted[number] = (size, align)
+    variables: dict[int, tuple[int, int]] = {}
+    offset = 0
+    for number, (size, align) in sorted(wanted.items()):
+        offset = -(-offset // align) * align
+        variables[number] = (offset, size)
+        offset += size
+    return Arena(variables, offset)
+
+
+def lower_addresses(body: list[str], arena: Arena) -> tuple[list[str], dict[str, Root]]:
+    """Replace the address intrinsics; also return what each pointer made is a pointer to."""
+    out: list[str] = []
+    roots: dict[str, Root] = {}
+    for line in body:
+        name = next((name for name in _ADDRESSES if f"@{name}(" in line), None)
+        match = _ADDRESSES[name].match(line) if name else None
+        if name is None or match is None:
+            out.append(line)
+            continue
+        result = match["result"]
+        temporary = f"%mw.a{result.strip('%').strip(chr(34))}"
+        debug = text.DEBUG.search(match["rest"])
+        suffix = debug.group(0) if debug else ""
+        arguments = [text.value_of(part) for part in text.split_arguments(match["arguments"])]
+        if name == "__mw_context":
+            out.append(f"  {result} = getelementptr i8, ptr %2, i64 0{suffix}")
+        elif name == "__mw_buffer":
+            number = int(arguments[0])
+            out.append(f"  {temporary} = getelementptr i8, ptr %1, i64 {abi.BUFFER_SIZE * number + abi.BUFFER_DATA}{suffix}")
+            out.append(f"  {result} = load ptr, ptr {temporary}, align 8, !invariant.load !{{}}{suffix}")
+            roots[result] = Root("buffer", number)
+        elif name == "__mw_buffer_extent":
+            number, dimension = int(arguments[0]), int(arguments[1])
+            offset = abi.BUFFER_SIZE * number + abi.BUFFER_EXTENTS
+            out.append(f"  {temporary} = getelementptr i8, ptr %1, i64 {offset}{suffix}")
+            out.append(f"  {temporary}.e = load ptr, ptr {temporary}, align 8, !invariant.load !{{}}{suffix}")
+            out.append(f"  {temporary}.i = getelementptr i32, ptr {temporary}.e, i64 {dimension}{suffix}")
+            out.append(f"  {result} = load i32, ptr {temporary}.i, align 4, !invariant.load !{{}}{suffix}")
+        elif name == "__mw_threadgroup_variable":
+            number = int(arguments[0])
+            out.append(f"  {result} = getelementptr i8, ptr %mw.t{number}, i64 0{suffix}")
+            roots[result] = Root("threadgroup", number)
+        else:
+            number = int(arguments[0])
+            out.append(f"  {temporary} = getelementptr i8, ptr %2, i64 {abi.CONTEXT_DYNAMIC + 8 * number}{suffix}")
+            out.append(f"  {result} = load ptr, ptr {temporary}, align 8, !invariant.load !{{}}{suffix}")
+            roots[result] = Root("anything")
+    # the variables' addresses are wanted everywhere: make them where everything begins
+    entry = [
+        f"  %mw.arena.p = getelementptr i8, ptr %2, i64 {abi.CONTEXT_ARENA}",
+        f"  {_ARENA} = load ptr, ptr %mw.arena.p, align 8, !invariant.load !{{}}",
+        *(
+            f"  %mw.t{number} = getelementptr i8, ptr {_ARENA}, i64 {offset}"
+            for number, (offset, _) in arena.variables.items()
+        ),
+    ]
+    return [*out[:1], *entry, *out[1:]], roots
+
+
+def number_sites(body: list[str], add_site) -> list[str]:  # noqa: ANN001
+    """Give each meeting point its number, in the order of the program's text; it is the last argument."""
+    out: list[str] = []
+    for line in body:
+        name = next((name for name in _SITED if f"@{name}(" in line), None)
+        if name and _SITED[name].match(line):
+            debug = text.DEBUG.search(line)
+            site = add_site(debug.group(1) if debug else None)
+            line = re.sub(r"(i32 (?:noundef )?)-1\)", rf"\g<1>{site})", line, count=1)
+        out.append(line)
+    return out
+
+
+def needs_fibers(body: list[str]) -> bool:
+    """Whether threads of this kernel meet, or may have to be stopped where they stand."""
+    return any(f"@{name}(" in line for line in body for name in NEED_FIBERS)

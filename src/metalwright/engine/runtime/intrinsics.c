@@ -1,0 +1,48 @@
+// What a kernel calls while it runs: meeting points, and values that cross lanes.
+#include "context.h"
+
+void __mw_barrier(mw_context *context, u32 flags, u32 site) {
+  (void)flags;
+  mw_fiber_yield(context, MW_AT_BARRIER, site);
+}
+
+// Offers a value to the other lanes and waits for theirs; returns the lanes that took part.
+u32 __mw_exchange(mw_context *context, const void *value, u32 bytes, u32 site) {
+  __builtin_memcpy(context->current->offered, value, bytes);
+  mw_fiber_yield(context, MW_AT_EXCHANGE, site);
+  return context->active;
+}
+
+// The values of the last exchange, MW_EXCHANGE_BYTES apart; those of lanes that took no part are not set.
+const void *__mw_gathered(mw_context *context) { return context->gathered; }
+
+u32 __mw_lane(mw_context *context) { return context->current->lane; }
+
+_Noreturn void __mw_trap(mw_context *context, u32 site) {
+  mw_fault fault = {0};
+  fault.kind = MW_FAULT_TRAP;
+  fault.site = site;
+  mw_fail(context, fault);
+}
+
+// One line of os_log. Arguments arrive widened to 64 bits, each with a letter that tells its kind.
+void __mw_log(mw_context *context, u32 level, const char *format, const u64 *values, const char *kinds, u32 count) {
+  mw_launch *launch = context->launch;
+  u64 length = 0;
+  while (format[length]) length++;
+  u64 bytes = (sizeof(mw_log_record) + length + 1 + count * 9 + 7) / 8 * 8;
+  u64 at = __atomic_fetch_add(&launch->log_used, bytes, __ATOMIC_RELAXED);
+  if (at + bytes > launch->log_bytes) return;  // the launcher sees that log_used went past the end
+  mw_log_record *record = (mw_log_record *)(launch->log + at);
+  char *text = (char *)(record + 1);
+  record->bytes = (u32)bytes;
+  record->level = level;
+  record->count = count;
+  record->format_bytes = (u32)length;
+  mw_position(&context->current->thread, record->position);
+  for (u32 i = 0; i < count; i++) {
+    __builtin_memcpy(text + i * 8, &values[i], 8);
+    text[count * 8 + i] = kinds[i];
+  }
+  __builtin_memcpy(text + count * 9, format, length + 1);
+}

@@ -1,0 +1,110 @@
+"""What goes into the engine and what comes out: plain data, shared with the layers above."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel.
+
+    ``kind`` is ``"tensor"``, ``"pointer"``, ``"reference"``, ``"threadgroup"`` or ``"attribute"``; ``index`` is the
+    number in ``[[buffer(n)]]`` or ``[[threadgroup(n)]]``, or -1; ``element`` is Core AI's name of the element type
+    (``"f32"``, ``"si8"`` …; ``"struct"`` for anything else); ``lanes`` is the number of components of a vector
+    element; ``rank`` is a tensor's; ``address_space`` is Metal's word; ``attribute`` is a thread attribute's name.
+    """
+
+    name: str
+    kind: str
+    index: int = -1
+    element: str = ""
+    element_bytes: int = 0
+    lanes: int = 1
+    rank: int = 0
+    address_space: str = ""
+    attribute: str = ""
+
+
+@dataclass(frozen=True)
+class KernelSignature:
+    """A kernel as the launcher sees it: its host name, its symbol in the module, and its parameters in order."""
+
+    name: str
+    symbol: str
+    parameters: tuple[Parameter, ...]
+    max_threads: int = 1024
+
+
+@dataclass(frozen=True)
+class Module:
+    """A compiled program: LLVM IR whose kernels call the engine's intrinsics and nothing else outside.
+
+    ``sources`` maps each of the user's files to its text, for excerpts under messages; ``threadgroup_variables`` are
+    the names of the variables in threadgroup memory, by the id that the intrinsic is called with.
+    """
+
+    text: str
+    kernels: tuple[KernelSignature, ...]
+    checked: bool
+    label: str
+    sources: Mapping[str, str] = field(default_factory=dict)
+    threadgroup_variables: tuple[str, ...] = ()
+
+    def kernel(self, name: str) -> KernelSignature:
+        """Return the kernel with this host name.
+
+        Raises:
+            KeyError: there is none; the message lists those that there are.
+        """
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        known = ", ".join(kernel.name for kernel in self.kernels) or "none"
+        raise KeyError(f"no kernel {name!r} in {self.label!r}; there are: {known}")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor or a pointer given to a launch.
+
+    ``address`` is that of element 0, ``extents`` are in Metal's order (the contiguous dimension first),
+    ``written`` is the address of ``nbytes`` bytes that are set to 1 where a thread writes (checked mode only).
+    """
+
+    name: str
+    address: int
+    element: str
+    extents: tuple[int, ...]
+    nbytes: int
+    writable: bool
+    written: int | None = None
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A value given to a ``constant T&`` parameter: its bytes as the GPU would read them."""
+
+    name: str
+    data: bytes
+    element: str
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line that a kernel wrote with ``os_log``, and the position in the grid of the thread that did."""
+
+    level: str
+    text: str
+    thread: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class LaunchReport:
+    """What a launch did besides writing its results."""
+
+    threads: int
+    workers: int
+    seconds: float
+    log: tuple[LogLine, ...] = ()
