@@ -1,0 +1,203 @@
+"""MSL text in, LLVM IR and signatures out: preprocess, lower, compile, verify; kept in the disk cache."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import re
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from metalwright import toolchain
+from metalwright.engine import KernelSignature, Module, Parameter, cache
+from metalwright.errors import (
+    CompileError,
+    Diagnostic,
+    RefusedSourceError,
+    Site,
+    UnsupportedFeatureError,
+)
+from metalwright.msl import diagnostics, signature
+from metalwright.msl.dialect import lower
+from metalwright.msl.edits import original_column
+from metalwright.msl.program import LineMap, Section, join, sources
+from metalwright.msl.verify import verify
+
+INCLUDE = Path(__file__).parent / "include"
+_ROOT = "/metalwright"
+_MATH = {
+    # IEEE: each operation rounds once, in the order that the source says
+    "safe": ["-ffp-contract=off"],
+    # what Metal does unless told otherwise: reorder, contract, assume that NaN and infinity do not occur
+    "fast": ["-ffast-math", "-ffp-contract=fast"],
+}
+_LANGUAGE = (
+    "-x c++ -std=c++23 -ffreestanding -nostdinc -nostdlib -fno-exceptions -fno-rtti -fdeclspec -fsigned-char "
+    "-fno-threadsafe-statics -fno-strict-aliasing -fwrapv -Xclang -ffloat16-excess-precision=none "
+    "-Xclang -fbfloat16-excess-precision=none "
+    "-fno-color-diagnostics -fno-caret-diagnostics -fno-diagnostics-fixit-info -fno-spell-checking -w -ferror-limit=20 "
+    "-ftemplate-depth=256 -fconstexpr-steps=1000000"
+).split()
+_INCLUDE_LINE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(metal_\w+|MetalPerformancePrimitives/\w+\.h)>[ \t]*$", re.MULTILINE)
+_NEEDS_PREPROCESSOR = re.compile(r"^[ \t]*(?:#(?!\s*\d+ \")|%:)|_Pragma|\\\n|\?\?", re.MULTILINE)
+# everything else that a pragma can do is no business of a kernel
+_KEPT_PRAGMA = re.compile(r"#\s*pragma\s+(?:unroll|nounroll|clang\s+loop|STDC\s+FP_CONTRACT)\b")
+_PRAGMA = re.compile(r"^[ \t]*#\s*pragma\b.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile. ``math_mode`` is ``"safe"`` or ``"fast"``; ``checked`` keeps what the checks need."""
+
+    math_mode: str = "safe"
+    checked: bool = True
+
+
+def compile_msl(sections: tuple[Section, ...], options: CompileOptions, label: str) -> Module:
+    """Compile a program.
+
+    Args:
+        sections: its text, in order.
+        options: math mode and checks.
+        label: the kernel's name, for messages.
+
+    Raises:
+        CompileError: the MSL is not valid; says where, in the user's own lines.
+        UnsupportedFeatureError: it uses a feature that Metalwright does not run.
+        RefusedSourceError: it reaches outside a kernel.
+        ToolchainError: clang is missing.
+    """
+    if options.math_mode not in _MATH:
+        raise ValueError(f"math_mode must be 'safe' or 'fast', got {options.math_mode!r}")
+    user = sources(sections)
+    text = join(sections)
+    name = cache.key("msl", _identity(), text, json.dumps(user), label, json.dumps(asdict(options)))
+    stored = cache.fetch(name)
+    if stored is not None:
+        return _unpack(stored, user, options.checked, label)
+    module = _compile(text, user, options, label)
+    cache.store(name, _pack(module))
+    return module
+
+
+def _compile(text: str, user: dict[str, str], options: CompileOptions, label: str) -> Module:
+    text = _preprocess(text, user, label)
+    lines = LineMap(text)
+    lowered = lower(text)
+    if lowered.errors:
+        raise _lowering_failure(label, text, lines, lowered.errors, user)
+    whole = "\n".join(
+        [
+            # everything becomes part of the kernel: the engine's intrinsics need its context
+            "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)",
+            "#include <metal_stdlib>",
+            "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>",
+            "#include <metalwright/entry.h>",
+            lowered.text,
+            '# 1 "<kernels>"',
+            signature.thunks(lowered.kernels),
+            "#pragma clang attribute pop",
+            "",
+        ]
+    )
+    arguments = [
+        *_LANGUAGE,
+        *_MATH[options.math_mode],
+        # checks are put in after optimisation: what is left in registers by then needs none
+        *(["-O1", "-gline-tables-only", "-gcolumn-info"] if options.checked else ["-O2"]),
+        *_confined("include"),
+        *["-S", "-emit-llvm", "-o", "-"],
+    ]
+    done = toolchain.clang(arguments, whole.encode())
+    if not done.ok:
+        raise diagnostics.failure(label, done.messages, LineMap(lowered.text), user)
+    ir = done.output.decode()
+    entries = tuple(signature.ENTRY.format(i) for i in range(len(lowered.kernels)))
+    verify(label, ir, entries, user)
+    return Module(ir, signature.read(ir, lowered.kernels), options.checked, label, user, lowered.threadgroup_variables)
+
+
+def _preprocess(text: str, user: dict[str, str], label: str) -> str:
+    # Metal's own headers are always there: most kernels then need no preprocessor, which costs a process
+    text = _INCLUDE_LINE.sub("", text)
+    if _NEEDS_PREPROCESSOR.search(text) is None:
+        return text
+    done = toolchain.clang([*_LANGUAGE, *_confined("stubs"), "-E", "-o", "-"], text.encode())
+    if not done.ok:
+        raise diagnostics.failure(label, done.messages, LineMap(text), user)
+    output = done.output.decode()
+    return _PRAGMA.sub(lambda match: match.group() if _KEPT_PRAGMA.search(match.group()) else "", output)
+
+
+def _lowering_failure(
+    label: str, text: str, lines: LineMap, errors: tuple[tuple[int, str, bool], ...], user: dict[str, str]
+) -> CompileError:
+    found = []
+    for offset, sentence, _ in errors:
+        site = lines.site(text, offset)
+        written = user.get(site.file, "").split("\n")
+        excerpt = written[site.line - 1] if 0 < site.line <= len(written) else None
+        if excerpt is not None:
+            site = Site(site.file, site.line, original_column(lines.content(site.file, site.line), excerpt, site.column))
+        found.append(Diagnostic("error", sentence, site if site.file in user else None, excerpt))
+    kind: type[CompileError] = CompileError
+    if any(refused for _, _, refused in errors):
+        kind = RefusedSourceError
+    elif any("not supported" in sentence for _, sentence, _ in errors):
+        kind = UnsupportedFeatureError
+    return kind(label, tuple(found))
+
+
+@functools.cache
+def _identity() -> str:
+    """Return a text that changes with the compiler, the headers and this package's own lowering."""
+    files = sorted(path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return "\n".join([toolchain.identity(), cache.key(*(path.read_bytes() for path in files))])
+
+
+def _confined(view: str) -> list[str]:
+    """Return the options under which clang sees Metal's headers (or stubs of them) and no other file."""
+    return ["-ivfsoverlay", str(_overlays() / f"{view}.yaml"), "-I", f"{_ROOT}/{view}"]
+
+
+@functools.cache
+def _overlays() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="metalwright-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    headers = [path.relative_to(INCLUDE).as_posix() for path in sorted(INCLUDE.rglob("*")) if path.is_file()]
+    views = {
+        "include": {header: header for header in headers},
+        # at the preprocessing step Metal's headers are their macros alone, so the lowering never sees our C++
+        "stubs": {
+            header: "metalwright/macros.h" for header in headers if not header.startswith("metalwright/") or "macros" in header
+        },
+    }
+    for view, files in views.items():
+        roots = [
+            {"type": "file", "name": f"{_ROOT}/{view}/{name}", "external-contents": str(INCLUDE / target)}
+            for name, target in files.items()
+        ]
+        overlay = {"version": 0, "case-sensitive": True, "redirecting-with": "redirect-only", "roots": roots}
+        (folder / f"{view}.yaml").write_text(json.dumps(overlay))
+    return folder
+
+
+def _pack(module: Module) -> bytes:
+    facts = {
+        "text": module.text,
+        "kernels": [asdict(kernel) for kernel in module.kernels],
+        "threadgroup_variables": module.threadgroup_variables,
+    }
+    return json.dumps(facts).encode()
+
+
+def _unpack(data: bytes, user: dict[str, str], checked: bool, label: str) -> Module:
+    facts = json.loads(data)
+    kernels = tuple(
+        KernelSignature(**{**kernel, "parameters": tuple(Parameter(**p) for p in kernel["parameters"])})
+        for kernel in facts["kernels"]
+    )
+    return Module(facts["text"], kernels, checked, label, user, tuple(facts["threadgroup_variables"]))

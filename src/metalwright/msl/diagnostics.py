@@ -1,0 +1,116 @@
+"""Turns what clang says into sentences about the user's own lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Site, UnsupportedFeatureError
+from metalwright.msl.edits import original_column
+from metalwright.msl.program import LineMap
+from metalwright.msl.refused import UNSUPPORTED
+
+_LINE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<severity>fatal error|error|warning|note): (?P<text>.*)$")
+_QUOTED = re.compile(r"'([^']*)'")
+_UNKNOWN = re.compile(r"unknown type name|undeclared identifier|no type named|no member named|no template named|unknown class name")
+_OUTSIDE_FILE = re.compile(r"'(.*)' file not found")
+_CLANG_OPTION = re.compile(r" \[-W[\w+-]+(?:,-W[\w+-]+)*\]$")
+_MOST_SHOWN = 12
+
+# clang's words for the types that stand for Metal's
+_NAMES = (
+    (re.compile(r"\b(?:metal::)?vec<(?:unsigned )?(\w+), ?(\d)>"), None),
+    (re.compile(r"\b_Float16\b"), "half"),
+    (re.compile(r"\b__bf16\b"), "bfloat"),
+)
+_UNSIGNED = {"char": "uchar", "short": "ushort", "int": "uint", "long": "ulong", "_Float16": "half", "__bf16": "bfloat"}
+
+
+@dataclass(frozen=True)
+class Message:
+    """One line of clang's output."""
+
+    file: str
+    line: int
+    column: int
+    severity: str
+    text: str
+
+
+def parse(output: str) -> list[Message]:
+    """Return the messages in clang's standard error."""
+    found = []
+    for line in output.splitlines():
+        if match := _LINE.match(line):
+            severity = "error" if match["severity"] == "fatal error" else match["severity"]
+            text = _CLANG_OPTION.sub("", match["text"])
+            found.append(Message(match["file"], int(match["line"]), int(match["column"]), severity, text))
+    return found
+
+
+def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) -> CompileError:
+    """Return the exception for a failed run of clang."""
+    messages = parse(output)
+    diagnostics: list[Diagnostic] = []
+    kind: type[CompileError] = CompileError
+    for index, message in enumerate(messages):
+        if message.severity != "error":
+            continue
+        sentence, verdict = _sentence(message)
+        kind = verdict or kind
+        place = _users_place(message, messages[index + 1 :], user)
+        diagnostic = Diagnostic("error", sentence, *_locate(place, lines, user))
+        if diagnostic not in diagnostics:
+            diagnostics.append(diagnostic)
+    if not diagnostics:
+        tail = output.strip()[-1000:] or "clang gave no message"
+        diagnostics.append(Diagnostic("error", f"the compiler failed: {tail}"))
+    return kind(label, tuple(diagnostics[:_MOST_SHOWN]))
+
+
+def _users_place(message: Message, following: Sequence[Message], user: Mapping[str, str]) -> Message | None:
+    """Return where the user's own text caused an error that clang reports inside a header."""
+    if message.file in user:
+        return message
+    for note in following:
+        if note.severity == "error":
+            return None
+        if note.file in user:
+            return note
+    return None
+
+
+def _locate(place: Message | None, lines: LineMap, user: Mapping[str, str]) -> tuple[Site | None, str | None]:
+    if place is None:
+        return None, None
+    written = user[place.file].split("\n")
+    excerpt = written[place.line - 1] if 0 < place.line <= len(written) else ""
+    column = original_column(lines.content(place.file, place.line), excerpt, place.column)
+    return Site(place.file, place.line, column), excerpt or None
+
+
+def _sentence(message: Message) -> tuple[str, type[CompileError] | None]:
+    text = message.text
+    if match := _OUTSIDE_FILE.search(text):
+        return f"{match.group(1)!r} is outside the include roots: a kernel may include Metal's own headers only", RefusedSourceError
+    if _UNKNOWN.search(text):
+        for name in _QUOTED.findall(text):
+            word = name.rsplit("::", 1)[-1].split("<", 1)[0]
+            if word in UNSUPPORTED:
+                return UNSUPPORTED[word], UnsupportedFeatureError
+    return metal_names(text), None
+
+
+def metal_names(text: str) -> str:
+    """Return a message with Metal's names for types: ``vec<float, 4>`` is ``float4``."""
+
+    def short(match: re.Match[str]) -> str:
+        element = match.group(1)
+        if "unsigned" in match.group(0):
+            element = _UNSIGNED.get(element, element)
+        return f"{_UNSIGNED.get(element, element) if element.startswith('_') else element}{match.group(2)}"
+
+    for pattern, name in _NAMES:
+        text = pattern.sub(short if name is None else name, text)
+    return text.replace("const address space", "constant")

@@ -1,0 +1,507 @@
+"""Lowers the Metal dialect to plain C++, token by token, on text that is already preprocessed.
+
+Address spaces are erased (``constant`` becomes ``const``), attributes are recorded and removed, and variables in the
+``threadgroup`` address space become references to memory that the engine lays out. No line moves.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from metalwright.msl.attributes import OTHER_ATTRIBUTES, STANDARD_ATTRIBUTES, THREAD_ATTRIBUTES
+from metalwright.msl.edits import Edits
+from metalwright.msl.refused import NOT_IN_METAL, REFUSED, UNSUPPORTED
+from metalwright.msl.tokens import tokenize
+
+_ADDRESS_SPACES = frozenset({"device", "constant", "thread", "threadgroup"})
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+# attributes of GNU form that change what a type is; all others go
+_KEPT_GNU = frozenset({"aligned", "packed", "ext_vector_type", "vector_size"})
+_FLOATING = re.compile(
+    r"(?P<value>(?:0[xX][\da-fA-F']*\.?[\da-fA-F']*[pP][+-]?\d+|(?:\d[\d']*)?\.[\d']+(?:[eE][+-]?\d+)?"
+    r"|\d[\d']*\.?(?:[eE][+-]?\d+)|\d[\d']*\.|\d[\d']*(?=[hH]$|bf$|BF$)))(?P<suffix>|[fF]|[hH]|bf|BF)$"
+)
+_KEPT_BUILTINS = frozenset({"__builtin_expect", "__builtin_assume", "__builtin_unreachable"})
+
+
+@dataclass(frozen=True)
+class KernelParameter:
+    """A parameter as written: its name, address space (or ``""``) and attribute (``("buffer", "0")`` …)."""
+
+    name: str
+    address_space: str
+    attribute: tuple[str, str]
+
+    @property
+    def tag(self) -> str:
+        """The C++ type that stands for the attribute (``metalwright/entry.h``)."""
+        kind, value = self.attribute
+        if kind in ("buffer", "threadgroup"):
+            return f"__mw::{kind}_at<{value}>"
+        return f"__mw::attribute<__mw::position::{kind}>"
+
+
+@dataclass(frozen=True)
+class KernelDeclaration:
+    """A kernel that can be launched: its host name, the C++ expression of the function, its parameters."""
+
+    host_name: str
+    expression: str
+    parameters: tuple[KernelParameter, ...]
+    max_threads: int | None
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Plain C++ with the kernels found in it, or what is wrong with the MSL."""
+
+    text: str
+    kernels: tuple[KernelDeclaration, ...]
+    threadgroup_variables: tuple[str, ...]  # names; the index is the id that the engine knows
+    errors: tuple[tuple[int, str, bool], ...]  # offset, sentence, whether the source is refused
+
+
+class _Lowering:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = [t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")]
+        self.edits = Edits()
+        self.errors: list[tuple[int, str, bool]] = []
+        self.kernels: list[KernelDeclaration] = []
+        self.templates: dict[str, tuple[KernelParameter, ...]] = {}
+        self.scopes: list[str] = []  # for each open brace, the namespace that it belongs to, or ""
+        self.variables: list[str] = []
+
+    # -- small steps over tokens ------------------------------------------------------------------------------
+
+    def word(self, index: int) -> str:
+        return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
+
+    def is_word(self, index: int) -> bool:
+        return 0 <= index < len(self.tokens) and self.tokens[index].kind == "word"
+
+    def is_attribute(self, index: int) -> bool:
+        return self.word(index) == "[" and self.word(index + 1) == "["
+
+    def end(self, index: int) -> int:
+        token = self.tokens[index]
+        return token.offset + len(token.text)
+
+    def blank(self, first: int, last: int) -> None:
+        self.edits.blank(self.text, self.tokens[first].offset, self.end(last))
+
+    def error(self, index: int, sentence: str, *, refused: bool = False) -> None:
+        index = min(index, len(self.tokens) - 1)
+        self.errors.append((self.tokens[index].offset, sentence, refused))
+
+    def closing(self, index: int) -> int:
+        """Return the index of the bracket that closes the one at ``index`` (the last token if none does)."""
+        depth = 0
+        for i in range(index, len(self.tokens)):
+            text = self.tokens[i].text if self.tokens[i].kind == "mark" else ""
+            depth += (text in _OPEN) - (text in _CLOSE)
+            if depth <= 0:
+                return i
+        return len(self.tokens) - 1
+
+    def closing_angle(self, index: int) -> int:
+        """Return the index of the ``>`` that closes template arguments, or -1 where these are none."""
+        depth = 0
+        i = index
+        while i < len(self.tokens):
+            text = self.tokens[i].text
+            if text == "<":
+                depth += 1
+            elif text == ">":
+                depth -= 1
+                if depth == 0:
+                    return i
+            elif text in ("(", "[", "{"):
+                i = self.closing(i)
+            elif text in (";", "}", ")"):
+                return -1
+            i += 1
+        return -1
+
+    # -- the walk ---------------------------------------------------------------------------------------------
+
+    def run(self) -> Lowered:
+        index = 0
+        while index < len(self.tokens):
+            index = self.step(index)
+        return Lowered(self.edits.apply(self.text), tuple(self.kernels), tuple(self.variables), tuple(self.errors))
+
+    def step(self, index: int) -> int:
+        token = self.tokens[index]
+        if self.is_attribute(index):
+            return self.attribute_list(index)
+        if token.text == "{":
+            self.scopes.append(self.namespace_before(index))
+        elif token.text == "}" and self.scopes:
+            self.scopes.pop()
+        if token.kind == "number":
+            self.literal(index)
+        if token.kind != "word":
+            return index + 1
+        if token.text == "template" and self.word(index + 1) != "<":
+            return self.instantiation(index)
+        if token.text == "kernel" and self.starts_declaration(index):
+            self.blank(index, index)
+            return self.kernel(index + 1, {})
+        if token.text in _ADDRESS_SPACES:
+            return self.address_space(index)
+        if token.text in ("__attribute__", "__attribute"):
+            return self.gnu_attribute(index)
+        self.check_word(index)
+        return index + 1
+
+    def namespace_before(self, brace: int) -> str:
+        names: list[str] = []
+        i = brace - 1
+        while i >= 0 and (self.is_word(i) or self.word(i) == "::"):
+            if self.word(i) == "namespace":
+                return "".join(reversed(names))
+            names.append(self.word(i))
+            i -= 1
+        return ""
+
+    def starts_declaration(self, index: int) -> bool:
+        return self.word(index - 1) in ("", ";", "}", "{", ">", "]", "template", "static", "inline", ")")
+
+    def check_word(self, index: int) -> None:
+        text = self.word(index)
+        if self.word(index - 1) in (".", "->"):
+            return
+        if text in REFUSED:
+            self.error(index, REFUSED[text], refused=True)
+        elif text == "extern" and index + 1 < len(self.tokens) and self.tokens[index + 1].kind == "string":
+            self.error(index, 'extern "C" is refused: a kernel has no functions outside its source', refused=True)
+        elif text.startswith(("__mw", "__MW")):
+            self.error(index, f"{text!r} is refused: names that begin with __mw are Metalwright's own", refused=True)
+        elif text.startswith("__builtin_") and text not in _KEPT_BUILTINS:
+            self.error(index, f"{text!r} is refused: the compiler's builtin functions are not part of Metal", refused=True)
+        elif text in ("__declspec", "_Pragma", "__pragma"):
+            self.error(index, f"{text!r} is refused: it is not part of Metal", refused=True)
+        elif text in NOT_IN_METAL and not (text == "delete" and self.word(index - 1) == "="):
+            self.error(index, NOT_IN_METAL[text])
+        elif text in ("vertex", "fragment") and self.starts_declaration(index) and self.is_word(index + 1):
+            self.error(index, UNSUPPORTED[text])
+
+    def literal(self, index: int) -> None:
+        """A floating literal without a suffix is a float in Metal; ``h`` and ``bf`` make a half and a bfloat."""
+        match = _FLOATING.match(self.word(index))
+        if match is None:
+            return
+        suffix = match["suffix"].lower()
+        if suffix == "":
+            self.edits.replace(self.end(index), self.end(index), "f")
+        elif suffix in ("h", "bf"):
+            kind = "half" if suffix == "h" else "bfloat"
+            self.edits.replace(self.tokens[index].offset, self.end(index), f"{kind}({match['value']})")
+
+    # -- attributes -------------------------------------------------------------------------------------------
+
+    def parse_attributes(self, index: int) -> tuple[int, dict[str, str]]:
+        """Read ``[[a, b(c)]]`` at ``index``; return the index of its last bracket and the attributes."""
+        last = self.closing(index)
+        found: dict[str, str] = {}
+        i = index + 2
+        while i < last - 1:
+            if not self.is_word(i):
+                i += 1
+                continue
+            name = self.word(i)
+            while self.word(i + 1) == "::":
+                name += "::" + self.word(i + 2)
+                i += 2
+            value = ""
+            if self.word(i + 1) == "(":
+                close = self.closing(i + 1)
+                value = self.text[self.end(i + 1) : self.tokens[close].offset].strip()
+                i = close
+            found[name] = value
+            i += 1
+        return last, found
+
+    def attribute_list(self, index: int) -> int:
+        """Attributes that stand before a declaration or a statement."""
+        last, found = self.parse_attributes(index)
+        if "function_constant" in found:
+            self.error(index, "[[function_constant]] is not supported: Metalwright does not run function constants yet")
+        for stage in ("vertex", "fragment", "mesh", "object", "visible", "stitchable", "intersection"):
+            if stage in found:
+                self.error(index, UNSUPPORTED.get(stage, f"[[{stage}]] is not supported: Metalwright runs compute kernels"))
+        if not set(found) <= STANDARD_ATTRIBUTES:
+            self.blank(index, last)
+        following = last + 1
+        while self.is_attribute(following):
+            following, more = self.parse_attributes(following)
+            found |= more
+            following += 1
+        if "kernel" in found or (self.word(following) == "kernel" and found.keys() & OTHER_ATTRIBUTES):
+            i = last + 1
+            while i < following:
+                end, _ = self.parse_attributes(i)
+                self.blank(i, end)
+                i = end + 1
+            if self.word(following) == "kernel":
+                self.blank(following, following)
+                following += 1
+            return self.kernel(following, found)
+        return last + 1
+
+    def gnu_attribute(self, index: int) -> int:
+        if self.word(index + 1) != "(":
+            return index + 1
+        last = self.closing(index + 1)
+        names = {self.word(i) for i in range(index + 2, last) if self.is_word(i)}
+        if not names & _KEPT_GNU:
+            self.blank(index, last)
+        return last + 1
+
+    # -- kernels ----------------------------------------------------------------------------------------------
+
+    def kernel(self, index: int, attributes: dict[str, str]) -> int:
+        """A kernel's definition or declaration; ``index`` is where its return type begins."""
+        opening = index
+        while opening < len(self.tokens) and self.word(opening) not in ("(", ";", "{"):
+            if self.is_attribute(opening):
+                last, more = self.parse_attributes(opening)
+                attributes = attributes | more
+                self.blank(opening, last)
+                opening = last
+            opening += 1
+        name = self.word(opening - 1)
+        if self.word(opening) != "(" or not self.is_word(opening - 1):
+            return index
+        if "void" not in [self.word(i) for i in range(index, opening - 1)]:
+            self.error(opening - 1, f"kernel {name!r} must return void")
+        closing = self.closing(opening)
+        parameters = self.parameters(opening, closing)
+        self.lower_inside(opening + 1, closing)
+        after = closing + 1
+        while self.is_attribute(after):
+            last, more = self.parse_attributes(after)
+            attributes = attributes | more
+            self.blank(after, last)
+            after = last + 1
+        if self.word(index - 1) == ">" or self.is_template(index):
+            self.templates[name] = parameters
+        elif self.word(after) == "{":
+            self.add_kernel(attributes.get("host_name", "").strip('"') or name, self.qualified(name), parameters, attributes)
+        return after
+
+    def is_template(self, index: int) -> bool:
+        """Whether a declaration's return type at ``index`` follows ``template <…>`` and attributes."""
+        i = index - 1
+        while i >= 0 and self.word(i) in ("kernel", "]", "static", "inline"):
+            if self.word(i) == "]":
+                while i >= 0 and not self.is_attribute(i):
+                    i -= 1
+            i -= 1
+        return self.word(i) == ">"
+
+    def instantiation(self, index: int) -> int:
+        """``template [[host_name("x")]] [[kernel]] void f<float>(…);`` or ``… decltype(f<float>) f<float>;``"""
+        attributes: dict[str, str] = {}
+        i = index + 1
+        while self.is_attribute(i) or self.word(i) == "kernel":
+            last = i
+            if self.is_attribute(i):
+                last, more = self.parse_attributes(i)
+                attributes |= more
+            else:
+                attributes["kernel"] = ""
+            self.blank(i, last)
+            i = last + 1
+        if "kernel" not in attributes and "host_name" not in attributes:
+            return i
+        stop = i
+        while stop < len(self.tokens) and self.word(stop) != ";":
+            stop = self.closing(stop) + 1 if self.word(stop) in ("(", "{") else stop + 1
+        first = i + 1  # the return type is one word, or decltype(…)
+        if self.word(i) == "decltype":
+            first = self.closing(i + 1) + 1
+        angle = first
+        while angle < stop and self.word(angle) != "<":
+            angle += 1
+        close = self.closing_angle(angle)
+        if close < 0:
+            return i
+        name = self.word(angle - 1)
+        expression = self.text[self.tokens[first].offset : self.end(close)]
+        parameters = self.templates.get(name)
+        if self.word(close + 1) == "(":
+            closing = self.closing(close + 1)
+            own = self.parameters(close + 1, closing) if parameters is None else parameters
+            self.lower_inside(close + 2, closing)
+            parameters = own
+        if parameters is not None:
+            self.add_kernel(attributes.get("host_name", "").strip('"') or name, self.qualified(expression), parameters, attributes)
+        return stop
+
+    def add_kernel(
+        self, host_name: str, expression: str, parameters: tuple[KernelParameter, ...], attributes: dict[str, str]
+    ) -> None:
+        limit = attributes.get("max_total_threads_per_threadgroup", "")
+        self.kernels.append(
+            KernelDeclaration(host_name, expression, parameters, int(limit) if limit.isdigit() else None)
+        )
+
+    def qualified(self, expression: str) -> str:
+        return "::".join([scope for scope in self.scopes if scope] + [" ".join(expression.split())])
+
+    def parameters(self, opening: int, closing: int) -> tuple[KernelParameter, ...]:
+        found: list[KernelParameter] = []
+        pieces = self.split(opening + 1, closing)
+        taken = {
+            int(value)
+            for first, last in pieces
+            for name, value in self.attributes_in(first, last).items()
+            if name == "buffer" and value.isdigit()
+        }
+        for first, last in pieces:
+            attributes = self.attributes_in(first, last)
+            named = next((i for i in range(first, last) if self.is_attribute(i)), last) - 1
+            spaces = [self.word(i) for i in range(first, last) if self.word(i) in _ADDRESS_SPACES]
+            space = spaces[0] if spaces else ""
+            attribute = self.parameter_attribute(named, space, attributes, taken)
+            if attribute is not None:
+                found.append(KernelParameter(self.word(named), space, attribute))
+        return tuple(found)
+
+    def parameter_attribute(
+        self, index: int, space: str, attributes: dict[str, str], taken: set[int]
+    ) -> tuple[str, str] | None:
+        for name, value in attributes.items():
+            if name in ("buffer", "threadgroup"):
+                return name, value
+            if name in THREAD_ATTRIBUTES:
+                return name, ""
+            if name in ("texture", "sampler", "stage_in", "payload", "function_constant"):
+                self.error(index, f"[[{name}]] is not supported: Metalwright does not run such parameters yet")
+                return None
+            if name not in STANDARD_ATTRIBUTES:
+                known = ", ".join(["buffer(n)", "threadgroup(n)", *sorted(THREAD_ATTRIBUTES)])
+                self.error(index, f"unknown attribute [[{name}]] on parameter {self.word(index)!r}; known are: {known}")
+                return None
+        if space in ("device", "constant"):
+            # Metal numbers the buffers that have no attribute, in order
+            number = next(i for i in range(len(taken) + 1) if i not in taken)
+            taken.add(number)
+            return "buffer", str(number)
+        self.error(index, f"parameter {self.word(index)!r} of a kernel needs an attribute such as [[buffer(0)]]")
+        return None
+
+    def attributes_in(self, first: int, last: int) -> dict[str, str]:
+        found: dict[str, str] = {}
+        i = first
+        while i < last:
+            if self.is_attribute(i):
+                i, more = self.parse_attributes(i)
+                found |= more
+            i += 1
+        return found
+
+    def split(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the pieces between commas that stand outside brackets and template arguments."""
+        pieces: list[tuple[int, int]] = []
+        start = i = first
+        while i < last:
+            text = self.word(i)
+            if text in _OPEN:
+                i = self.closing(i)
+            elif text == "<" and (close := self.closing_angle(i)) >= 0:
+                i = close
+            elif text == ",":
+                pieces.append((start, i))
+                start = i + 1
+            i += 1
+        return [*pieces, (start, last)] if start < last else pieces
+
+    def lower_inside(self, first: int, last: int) -> None:
+        """Lower the parameters of a kernel: their attributes are already read."""
+        i = first
+        while i < last:
+            if self.is_attribute(i):
+                end, found = self.parse_attributes(i)
+                if not set(found) <= STANDARD_ATTRIBUTES:
+                    self.blank(i, end)
+                i = end + 1
+            elif self.word(i) in _ADDRESS_SPACES:
+                self.erase(i)
+                i += 1
+            else:
+                self.check_word(i)
+                i += 1
+
+    # -- address spaces ---------------------------------------------------------------------------------------
+
+    def erase(self, index: int) -> None:
+        token = self.tokens[index]
+        if token.text == "constant":
+            self.edits.replace(token.offset, self.end(index), "const   ")
+        else:
+            self.blank(index, index)
+
+    def address_space(self, index: int) -> int:
+        if self.word(index) == "threadgroup" and self.word(index - 1) in ("", ";", "{", "}", ")", ":", "static", "else"):
+            after = self.threadgroup_variables(index)
+            if after is not None:
+                return after
+        self.erase(index)
+        return index + 1
+
+    def threadgroup_variables(self, index: int) -> int | None:
+        """``threadgroup T a[N], b;``: each becomes a reference to the engine's memory. None where it is no such thing."""
+        first = index + 1
+        i = first
+        while self.word(i) in ("const", "volatile", "struct", "class", "typename"):
+            i += 1
+        while self.is_word(i) or self.word(i) == "::":
+            if self.word(i + 1) == "<":
+                close = self.closing_angle(i + 1)
+                if close < 0:
+                    return None
+                i = close
+            # the type ends where a word is followed by a name
+            if self.word(i) != "::" and self.word(i + 1) != "::" and (self.is_word(i + 1) and not self.continues_type(i)):
+                i += 1
+                break
+            i += 1
+        if not self.is_word(i):
+            return None
+        if i == first:
+            return None
+        if not self.scopes:
+            self.error(index, "a threadgroup variable can only stand in a kernel's body")
+        type_text = " ".join(self.text[self.tokens[first].offset : self.tokens[i].offset].split())
+        self.blank(index, index)
+        while True:
+            if not self.is_word(i):
+                return None
+            name = i
+            dimensions = i + 1
+            while self.word(dimensions) == "[":
+                dimensions = self.closing(dimensions) + 1
+            shape = self.text[self.end(name) : self.end(dimensions - 1)] if dimensions > name + 1 else ""
+            if self.word(dimensions) in ("=", "{", "("):
+                self.error(name, f"threadgroup variable {self.word(name)!r} cannot have an initial value in Metal")
+                return dimensions
+            reference = f"(&{self.word(name)}){shape}" if shape else f"&{self.word(name)}"
+            new = f"{reference} = __mw::threadgroup_variable<{type_text}{shape}>({len(self.variables)})"
+            self.variables.append(self.word(name))
+            start, end = self.tokens[name].offset, self.end(dimensions - 1)
+            self.edits.replace(start, end, " ".join(new.split("\n")) + "\n" * self.text.count("\n", start, end))
+            if self.word(dimensions) != ",":
+                return dimensions
+            i = dimensions + 1
+
+    def continues_type(self, index: int) -> bool:
+        return self.word(index) in ("unsigned", "signed", "const", "volatile") or self.word(index + 1) in ("const", "volatile")
+
+
+def lower(text: str) -> Lowered:
+    """Return preprocessed MSL as C++ for clang, with the kernels that it declares."""
+    return _Lowering(text).run()

@@ -1,0 +1,183 @@
+// How the engine's call of a kernel becomes the call that the user wrote: each parameter is made from its attribute.
+#pragma once
+#include <metal_tensor>
+#include <metal_types>
+#include <metalwright/intrinsics.h>
+
+namespace __mw {
+// Attributes, as tags.
+template <u32 Index> struct buffer_at {};
+template <u32 Index> struct threadgroup_at {};
+enum class position {
+  thread_position_in_grid,
+  threads_per_grid,
+  thread_position_in_threadgroup,
+  threads_per_threadgroup,
+  dispatch_threads_per_threadgroup,
+  threadgroup_position_in_grid,
+  threadgroups_per_grid,
+  thread_index_in_threadgroup,
+  thread_index_in_simdgroup,
+  thread_index_in_quadgroup,
+  simdgroup_index_in_threadgroup,
+  quadgroup_index_in_threadgroup,
+  simdgroups_per_threadgroup,
+  quadgroups_per_threadgroup,
+  threads_per_simdgroup,
+  thread_execution_width,
+  dispatch_simdgroups_per_threadgroup,
+  dispatch_quadgroups_per_threadgroup,
+  grid_origin,
+  grid_size,
+};
+template <position Which> struct attribute {};
+
+struct triple { u32 of[3]; };
+
+inline u32 index_in_group(const thread& t) {
+  return (t.local[2] * t.group_size[1] + t.local[1]) * t.group_size[0] + t.local[0];
+}
+inline u32 volume(const u32* size) { return size[0] * size[1] * size[2]; }
+inline u32 parts(u32 threads, u32 size) { return (threads + size - 1) / size; }
+
+template <position Which>
+inline triple value_of(const thread& t) {
+  using enum position;
+  if constexpr (Which == thread_position_in_grid)
+    return {{t.group[0] * t.full_size[0] + t.local[0], t.group[1] * t.full_size[1] + t.local[1],
+             t.group[2] * t.full_size[2] + t.local[2]}};
+  else if constexpr (Which == threads_per_grid || Which == grid_size)
+    return {{t.grid_size[0], t.grid_size[1], t.grid_size[2]}};
+  else if constexpr (Which == thread_position_in_threadgroup)
+    return {{t.local[0], t.local[1], t.local[2]}};
+  else if constexpr (Which == threads_per_threadgroup)
+    return {{t.group_size[0], t.group_size[1], t.group_size[2]}};
+  else if constexpr (Which == dispatch_threads_per_threadgroup)
+    return {{t.full_size[0], t.full_size[1], t.full_size[2]}};
+  else if constexpr (Which == threadgroup_position_in_grid)
+    return {{t.group[0], t.group[1], t.group[2]}};
+  else if constexpr (Which == threadgroups_per_grid)
+    return {{t.groups[0], t.groups[1], t.groups[2]}};
+  else if constexpr (Which == thread_index_in_threadgroup)
+    return {{index_in_group(t)}};
+  else if constexpr (Which == thread_index_in_simdgroup)
+    return {{index_in_group(t) % lanes}};
+  else if constexpr (Which == thread_index_in_quadgroup)
+    return {{index_in_group(t) % 4}};
+  else if constexpr (Which == simdgroup_index_in_threadgroup)
+    return {{index_in_group(t) / lanes}};
+  else if constexpr (Which == quadgroup_index_in_threadgroup)
+    return {{index_in_group(t) / 4}};
+  else if constexpr (Which == simdgroups_per_threadgroup)
+    return {{parts(volume(t.group_size), lanes)}};
+  else if constexpr (Which == quadgroups_per_threadgroup)
+    return {{parts(volume(t.group_size), 4)}};
+  else if constexpr (Which == threads_per_simdgroup || Which == thread_execution_width)
+    return {{lanes}};
+  else if constexpr (Which == dispatch_simdgroups_per_threadgroup)
+    return {{parts(volume(t.full_size), lanes)}};
+  else if constexpr (Which == dispatch_quadgroups_per_threadgroup)
+    return {{parts(volume(t.full_size), 4)}};
+  else
+    return {{0, 0, 0}};
+}
+
+enum parameter_kind : u32 { kind_tensor, kind_pointer, kind_reference, kind_threadgroup, kind_attribute };
+
+// The front-end knows these numbers (msl/signature.py).
+template <class T> inline constexpr u32 element_code = 0;
+template <> inline constexpr u32 element_code<bool> = 1;
+template <> inline constexpr u32 element_code<signed char> = 2;
+template <> inline constexpr u32 element_code<char> = 2;
+template <> inline constexpr u32 element_code<unsigned char> = 3;
+template <> inline constexpr u32 element_code<short> = 4;
+template <> inline constexpr u32 element_code<unsigned short> = 5;
+template <> inline constexpr u32 element_code<int> = 6;
+template <> inline constexpr u32 element_code<unsigned int> = 7;
+template <> inline constexpr u32 element_code<long> = 8;
+template <> inline constexpr u32 element_code<unsigned long> = 9;
+template <> inline constexpr u32 element_code<half> = 10;
+template <> inline constexpr u32 element_code<bfloat> = 11;
+template <> inline constexpr u32 element_code<float> = 12;
+
+template <class T>
+inline void describe(u32 position, u32 kind, u32 rank) {
+  using plain = metal::remove_cv_t<T>;
+  if constexpr (metal::is_void_v<plain>)
+    __mw_describe(position, kind, 0, 0, 1, rank);
+  else if constexpr (is_vec_v<plain>)
+    __mw_describe(position, kind, element_code<element_t<plain>>, sizeof(plain), lanes_v<plain>, rank);
+  else
+    __mw_describe(position, kind, element_code<plain>, sizeof(plain), 1, rank);
+}
+
+// One parameter of type P with the attribute Tag: how it is made, and how it is described.
+template <class P, class Tag> struct bind;
+
+template <class Element, class Extents, u32 Index>
+struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Index>> {
+  static constexpr size_t rank = Extents::rank();
+  static auto make(const thread&) {
+    Extents sizes;
+    for (size_t i = 0; i < rank; i++)
+      if (Extents::static_extent(i) == metal::dynamic_extent) sizes.__sizes[i] = extent(i);
+    return metal::tensor<Element, Extents, metal::tensor_handle>(reinterpret_cast<Element*>(__mw_buffer(Index)), sizes);
+  }
+  static void describe(u32 position) { __mw::describe<Element>(position, kind_tensor, rank); }
+
+ private:
+  // the engine wants the dimension as a literal
+  template <size_t... D> static int choose(size_t i, sequence<size_t, D...>) {
+    int value = 0;
+    ((i == D ? void(value = __mw_buffer_extent(Index, D)) : void()), ...);
+    return value;
+  }
+  static int extent(size_t i) { return choose(i, __make_integer_seq<sequence, size_t, rank>()); }
+};
+template <class T, u32 Index>
+struct bind<T*, buffer_at<Index>> {
+  static T* make(const thread&) { return reinterpret_cast<T*>(__mw_buffer(Index)); }
+  static void describe(u32 position) { __mw::describe<T>(position, kind_pointer, 0); }
+};
+template <class T, u32 Index>
+struct bind<T&, buffer_at<Index>> {
+  static T& make(const thread&) { return *reinterpret_cast<T*>(__mw_buffer(Index)); }
+  static void describe(u32 position) { __mw::describe<T>(position, kind_reference, 0); }
+};
+template <class T, u32 Index>
+struct bind<T*, threadgroup_at<Index>> {
+  static T* make(const thread&) { return reinterpret_cast<T*>(__mw_threadgroup_argument(Index)); }
+  static void describe(u32 position) { __mw::describe<T>(position, kind_threadgroup, 0); }
+};
+template <class T, position Which>
+struct bind<T, attribute<Which>> {
+  static T make(const thread& t) {
+    const triple value = value_of<Which>(t);
+    if constexpr (is_vec_v<T>) {
+      static_assert(lanes_v<T> <= 3, "a position has at most three components");
+      T made;
+      for (int i = 0; i < lanes_v<T>; i++) made[i] = element_t<T>(value.of[i]);
+      return made;
+    } else {
+      return T(value.of[0]);
+    }
+  }
+  static void describe(u32 position) { __mw::describe<T>(position, kind_attribute, 0); }
+};
+
+template <class... Tags> struct kernel {
+  template <auto Body> static void call(const thread& t) { caller<decltype(Body)>::template call<Body>(t); }
+  template <auto Body> static void describe() { caller<decltype(Body)>::describe(); }
+
+ private:
+  template <class F> struct caller;
+  template <class... P> struct caller<void (*)(P...)> {
+    static_assert(sizeof...(P) == sizeof...(Tags), "every parameter of a kernel needs an attribute");
+    template <auto Body> static void call(const thread& t) { Body(bind<metal::remove_cv_t<P>, Tags>::make(t)...); }
+    static void describe() {
+      u32 position = 0;
+      (bind<metal::remove_cv_t<P>, Tags>::describe(position++), ...);
+    }
+  };
+};
+}  // namespace __mw

@@ -1,0 +1,3 @@
+// Closes begin.h.
+#pragma clang attribute pop
+#pragma float_control(pop)

@@ -1,0 +1,53 @@
+"""Words that no MSL kernel needs: each with the sentence that says why it is not taken."""
+
+from __future__ import annotations
+
+# a kernel that reaches outside itself
+REFUSED: dict[str, str] = {
+    "asm": "inline assembly is refused",
+    "__asm": "inline assembly is refused",
+    "__asm__": "inline assembly is refused",
+}
+
+# features of C++ that MSL does not have ("C++ Feature Restrictions" of the specification)
+NOT_IN_METAL: dict[str, str] = {
+    "double": "'double' does not exist in Metal: use float",
+    "virtual": "virtual functions do not exist in Metal",
+    "throw": "exceptions do not exist in Metal",
+    "try": "exceptions do not exist in Metal",
+    "catch": "exceptions do not exist in Metal",
+    "new": "'new' does not exist in Metal: a kernel has no heap",
+    "delete": "'delete' does not exist in Metal: a kernel has no heap",
+    "dynamic_cast": "'dynamic_cast' does not exist in Metal",
+    "typeid": "'typeid' does not exist in Metal",
+    "goto": "'goto' does not exist in Metal",
+    "thread_local": "'thread_local' does not exist in Metal",
+    "co_await": "coroutines do not exist in Metal",
+    "co_return": "coroutines do not exist in Metal",
+    "co_yield": "coroutines do not exist in Metal",
+}
+
+# names of MSL that Metalwright does not run yet; looked up where clang does not know a name
+_TEXTURES = "texture1d texture1d_array texture2d texture2d_array texture2d_ms texture3d texturecube texture_buffer depth2d depth2d_array depthcube sampler access"
+_TENSOR_OPERATIONS = (
+    "matmul2d matmul2d_descriptor convolution2d convolution2d_descriptor execution_thread execution_simdgroup "
+    "execution_simdgroups cooperative_tensor reduce_rows reduce_columns"
+)
+_GROUPS: dict[str, str] = {
+    "textures": _TEXTURES,
+    "ray tracing": "raytracing intersection_function_table ray_data intersector acceleration_structure",
+    "visible functions": "visible_function_table visible",
+    "indirect command buffers": "command_buffer compute_command render_command",
+    "graphics stages": "vertex fragment mesh object object_data imageblock threadgroup_imageblock patch_control_point",
+    "the tensor operations of Metal Performance Primitives": _TENSOR_OPERATIONS,
+    "packed tensor formats": "int4b_format int2b_format fp8_e4m3_format fp8_e5m2_format fp4_e2m1_format",
+    "simdgroup matrices": "simdgroup_matrix simdgroup_float8x8 simdgroup_half8x8 simdgroup_bfloat8x8",
+    "matrices": " ".join(f"{t}{c}x{r} matrix" for t in ("float", "half") for c in (2, 3, 4) for r in (2, 3, 4)),
+    "function constants": "is_function_constant_defined",
+}
+
+UNSUPPORTED: dict[str, str] = {
+    name: f"'{name}' is not supported: Metalwright does not run {group} yet"
+    for group, names in _GROUPS.items()
+    for name in names.split()
+}

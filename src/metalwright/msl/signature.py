@@ -1,0 +1,61 @@
+"""Reads from the IR what the kernels' parameters are, after every template has been instantiated."""
+
+from __future__ import annotations
+
+import re
+
+from metalwright.engine import KernelSignature, Parameter
+from metalwright.msl.dialect import KernelDeclaration
+
+ENTRY = "__mw_entry_{0}"
+DESCRIBE = "__mw_signature_{0}"
+
+# metalwright/entry.h counts the same way
+_KINDS = ("tensor", "pointer", "reference", "threadgroup", "attribute")
+_ELEMENTS = ("struct", "i1", "si8", "ui8", "si16", "ui16", "si32", "ui32", "si64", "ui64", "f16", "bf16", "f32")
+_CALL = re.compile(r"call void @__mw_describe\((.*?)\)")
+_MOST_THREADS = 1024
+
+
+def thunks(kernels: tuple[KernelDeclaration, ...]) -> str:
+    """Return the C++ that makes each kernel callable by the engine and describes it."""
+    lines = []
+    for index, kernel in enumerate(kernels):
+        tags = ", ".join(parameter.tag for parameter in kernel.parameters)
+        entry, describe = ENTRY.format(index), DESCRIBE.format(index)
+        lines.append(
+            f'extern "C" void {entry}(const __mw::thread& t, void*, void*) '
+            f"{{ __mw::kernel<{tags}>::call<&{kernel.expression}>(t); }}"
+        )
+        lines.append(f'extern "C" void {describe}() {{ __mw::kernel<{tags}>::describe<&{kernel.expression}>(); }}')
+    return "\n".join(lines)
+
+
+def read(ir: str, kernels: tuple[KernelDeclaration, ...]) -> tuple[KernelSignature, ...]:
+    """Return the signatures of a module's kernels."""
+    return tuple(_read_one(ir, index, kernel) for index, kernel in enumerate(kernels))
+
+
+def _read_one(ir: str, index: int, kernel: KernelDeclaration) -> KernelSignature:
+    start = ir.index(f"@{DESCRIBE.format(index)}(")
+    body = ir[start : ir.index("\n}", start)]
+    parameters = []
+    for call in _CALL.findall(body):
+        position, kind, element, size, lanes, rank = (int(part.rsplit(" ", 1)[-1]) for part in call.split(","))
+        written = kernel.parameters[position]
+        attribute, value = written.attribute
+        parameters.append(
+            Parameter(
+                name=written.name,
+                kind=_KINDS[kind],
+                index=int(value) if attribute in ("buffer", "threadgroup") else -1,
+                element=_ELEMENTS[element],
+                element_bytes=size,
+                lanes=lanes,
+                rank=rank,
+                address_space=written.address_space or ("device" if _KINDS[kind] == "tensor" else ""),
+                attribute=attribute,
+            )
+        )
+    limit = min(kernel.max_threads or _MOST_THREADS, _MOST_THREADS)
+    return KernelSignature(kernel.host_name, ENTRY.format(index), tuple(parameters), limit)

@@ -1,0 +1,70 @@
+"""Last look at the IR: a kernel may call the engine and nothing else outside itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Site, UnsupportedFeatureError
+
+_DECLARED = re.compile(r'^declare\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
+_DEFINED = re.compile(r'^define\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
+_VARIABLE = re.compile(r'^@([-\w.$]+|"[^"]*") = (?:[\w()]+ )*?(global|constant)\b', re.MULTILINE)
+_REFERENCE = re.compile(r"@([-\w.$]+)")
+_MANGLED = re.compile(r"_Z(?:Z.*E)?(?:N[KV]*)?L?(\d+)")
+# functions of a GPU's runtime that the engine has; the front-end keeps user code from declaring such names
+_ENGINE = "__mw_"
+
+
+def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str]) -> None:
+    """Raise where the program needs what a kernel cannot have.
+
+    Raises:
+        RefusedSourceError: a function outside the program is called.
+        UnsupportedFeatureError: recursion or pointers to functions.
+        CompileError: a program-scope variable that can be written, or that needs code to start.
+    """
+    for name in _DECLARED.findall(ir):
+        name = name.strip('"')
+        if not name.startswith(("llvm.", _ENGINE)):
+            sentence = "function {!r} is declared but not defined: a kernel has no functions outside its source"
+            raise _error(RefusedSourceError, label, sentence, name, user)
+    for name, kind in _VARIABLE.findall(ir):
+        name = name.strip('"')
+        if name.startswith("llvm.global"):
+            sentence = "a program-scope variable needs code to start: its value must be a constant"
+            raise _error(CompileError, label, sentence, name, user)
+        if kind == "global":
+            sentence = "variable {!r} lives at program scope and can be written: it must be in the constant address space"
+            raise _error(CompileError, label, sentence, name, user)
+    defined = {name.strip('"') for name in _DEFINED.findall(ir)}
+    for entry in entries:
+        start = ir.index(f"@{entry}(")
+        body = ir[start : ir.index("\n}", start)].partition("\n")[2]
+        for name in _REFERENCE.findall(body):
+            if name in defined:
+                sentence = "function {!r} calls itself or is used through a pointer: kernels cannot do that"
+                raise _error(UnsupportedFeatureError, label, sentence, name, user)
+
+
+def plain_name(name: str) -> str:
+    """Return a function's name as it is written, from its linker symbol."""
+    match = _MANGLED.match(name)
+    if match is None:
+        return name
+    length = int(match.group(1))
+    return name[match.end() : match.end() + length]
+
+
+def _error(kind: type[CompileError], label: str, sentence: str, symbol: str, user: Mapping[str, str]) -> CompileError:
+    name = plain_name(symbol)
+    site, excerpt = _first_mention(name, user)
+    return kind(label, (Diagnostic("error", sentence.format(name), site, excerpt),))
+
+
+def _first_mention(name: str, user: Mapping[str, str]) -> tuple[Site | None, str | None]:
+    for file, text in user.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            if match := re.search(rf"\b{re.escape(name)}\b", line):
+                return Site(file, number, match.start() + 1), line
+    return None, None
