@@ -35,7 +35,11 @@ class Diagnostic:
 
     def render(self) -> str:
         """Return the diagnostic as text: site, sentence, excerpt and caret."""
-        head = f"{self.site}: {self.severity}: {self.message}" if self.site else f"{self.severity}: {self.message}"
+        head = (
+            f"{self.site}: {self.severity}: {self.message}"
+            if self.site
+            else f"{self.severity}: {self.message}"
+        )
         return "\n".join([head, *excerpt_lines(self.site, self.excerpt)])
 
 
@@ -81,7 +85,9 @@ class CompileError(MetalwrightError):
     def __init__(self, kernel: str, diagnostics: tuple[Diagnostic, ...]) -> None:
         self.kernel = kernel
         self.diagnostics = diagnostics
-        super().__init__("\n".join([f"kernel {kernel!r} does not compile", *(d.render() for d in diagnostics)]))
+        super().__init__(
+            "\n".join([f"kernel {kernel!r} does not compile", *(d.render() for d in diagnostics)])
+        )
 
 
 class UnsupportedFeatureError(CompileError):
@@ -95,14 +101,23 @@ class RefusedSourceError(CompileError):
 class KernelFault(MetalwrightError):
     """A kernel did something wrong while it ran in checked mode; ``site`` says where in the MSL."""
 
-    def __init__(self, message: str, *, kernel: str, site: Site | None = None, excerpt: str | None = None,
-                 thread: tuple[int, int, int] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kernel: str,
+        site: Site | None = None,
+        excerpt: str | None = None,
+        thread: tuple[int, int, int] | None = None,
+    ) -> None:
         self.kernel = kernel
         self.site = site
         self.thread = thread
         where = f"{site}: " if site else ""
         by = f", by the thread at {thread} in the grid" if thread is not None else ""
-        super().__init__("\n".join([f"kernel {kernel!r}: {where}{message}{by}", *excerpt_lines(site, excerpt)]))
+        super().__init__(
+            "\n".join([f"kernel {kernel!r}: {where}{message}{by}", *excerpt_lines(site, excerpt)])
+        )
 
 
 class MemoryFault(KernelFault):

@@ -56,7 +56,9 @@ def driver() -> Path:
     for name in ("zig", "zig.exe"):
         if (folder / name).is_file():
             return folder / name
-    raise ToolchainError("the 'ziglang' package holds no zig binary: reinstall it (pip install --force-reinstall ziglang)")
+    raise ToolchainError(
+        "the 'ziglang' package holds no zig binary: reinstall it (pip install --force-reinstall ziglang)"
+    )
 
 
 @functools.cache
@@ -73,7 +75,9 @@ def clang(arguments: Sequence[str], source: bytes) -> ClangResult:
     """
     command = [str(driver()), "clang", *arguments, "-"]
     try:
-        done = subprocess.run(command, input=source, capture_output=True, timeout=_CLANG_TIMEOUT_SECONDS, check=False)
+        done = subprocess.run(
+            command, input=source, capture_output=True, timeout=_CLANG_TIMEOUT_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired as expired:
         raise ToolchainError(f"clang did not finish within {_CLANG_TIMEOUT_SECONDS} s") from expired
     except OSError as error:
@@ -91,7 +95,9 @@ def find() -> Toolchain:
     try:
         import llvmlite.binding as llvm
     except ImportError as error:
-        raise ToolchainError("LLVM is missing: install the 'llvmlite' package (pip install llvmlite)") from error
+        raise ToolchainError(
+            "LLVM is missing: install the 'llvmlite' package (pip install llvmlite)"
+        ) from error
     done = subprocess.run([str(driver()), "clang", "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"clang version (\d+\.\d+\.\d+)", done.stdout)
     if version is None:

@@ -11,4 +11,14 @@ from metalwright.engine.types import (
     Scalar,
 )
 
-__all__ = ["Buffer", "KernelSignature", "LaunchReport", "LogLine", "Module", "Parameter", "Program", "Scalar", "load"]
+__all__ = [
+    "Buffer",
+    "KernelSignature",
+    "LaunchReport",
+    "LogLine",
+    "Module",
+    "Parameter",
+    "Program",
+    "Scalar",
+    "load",
+]

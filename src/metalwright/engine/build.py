@@ -54,7 +54,9 @@ def target_machine() -> llvm.TargetMachine:
     llvm.initialize_native_asmparser()  # for the inline assembly that switches stacks
     target = llvm.Target.from_triple(llvm.get_process_triple())
     cpu, features = _processor()
-    return target.create_target_machine(cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=True)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small", jit=True
+    )
 
 
 @functools.cache
@@ -115,7 +117,9 @@ def _parse(text: str, label: str) -> llvm.ModuleRef:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
-        raise ToolchainError(f"LLVM cannot read the IR of {label!r} (do clang and llvmlite match?): {error}") from error
+        raise ToolchainError(
+            f"LLVM cannot read the IR of {label!r} (do clang and llvmlite match?): {error}"
+        ) from error
     module.triple = llvm.get_process_triple()
     module.data_layout = str(target_machine().target_data)
     return module

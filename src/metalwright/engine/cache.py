@@ -43,7 +43,11 @@ class CacheStats:
 def folder() -> Path:
     """Return the cache's folder: ``METALWRIGHT_CACHE_DIR``, or the user's cache folder."""
     chosen = os.environ.get("METALWRIGHT_CACHE_DIR")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("metalwright", appauthor=False)) / "kernels"
+    return (
+        Path(chosen)
+        if chosen
+        else Path(platformdirs.user_cache_dir("metalwright", appauthor=False)) / "kernels"
+    )
 
 
 def limit() -> int:

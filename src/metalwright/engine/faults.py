@@ -55,7 +55,9 @@ def _message(
         return "stopped itself: an assertion failed, or code was reached that must not be"
     names = module.threadgroup_variables
     what = {
-        abi.FAULT_THREADGROUP: f"the threadgroup variable {names[fault.object]!r}" if fault.object < len(names) else "",
+        abi.FAULT_THREADGROUP: f"the threadgroup variable {names[fault.object]!r}"
+        if fault.object < len(names)
+        else "",
         abi.FAULT_PRIVATE: "a private variable",
         abi.FAULT_CONSTANT: "a constant",
     }[fault.kind]
@@ -65,7 +67,9 @@ def _message(
 
 def _element(fault: abi.FaultStruct, argument: Buffer | Scalar) -> str:
     if isinstance(argument, Scalar):
-        return f"{fault.size} bytes {_how_far(fault.offset, fault.object_bytes)} of the scalar {argument.name!r}"
+        return (
+            f"{fault.size} bytes {_how_far(fault.offset, fault.object_bytes)} of the scalar {argument.name!r}"
+        )
     count = 1
     for extent in argument.extents:
         count *= extent
@@ -89,5 +93,5 @@ def _how_far(offset: int, size: int) -> str:
 def _barrier(fault: abi.FaultStruct, sites: Sequence[Site | None]) -> str:
     if fault.other_site == _ALL_ENDED:
         return "waits at this barrier, but other threads of its threadgroup have ended: all must meet the same barrier"
-    other = sites[fault.other_site]
-    return f"waits at this barrier, but other threads of its threadgroup wait at {other or 'another'}: all must meet the same one"
+    other = sites[fault.other_site] or "another"
+    return f"waits at this barrier, but others of its threadgroup wait at {other}: all must meet the same one"

@@ -31,7 +31,9 @@ class Program:
         self._stack_bytes = workers.stack_bytes(self._code.private_bytes)
         self._buffers = [p for p in signature.parameters if p.kind in ("tensor", "pointer", "reference")]
         self._logs = "__mw_log" in module.text
-        limits.check_memory(module.label, made.arena_bytes, self._code.private_bytes, module.threadgroup_variables)
+        limits.check_memory(
+            module.label, made.arena_bytes, self._code.private_bytes, module.threadgroup_variables
+        )
 
     @property
     def threadgroup_bytes(self) -> int:
@@ -74,7 +76,9 @@ class Program:
         arena = limits.arena_bytes(label, self._build.arena_bytes, threadgroup_memory)
         if len(arguments) != len(self._buffers):
             names = ", ".join(parameter.name for parameter in self._buffers)
-            raise ArgumentError(f"kernel {label!r} takes {len(self._buffers)} arguments ({names}), got {len(arguments)}")
+            raise ArgumentError(
+                f"kernel {label!r} takes {len(self._buffers)} arguments ({names}), got {len(arguments)}"
+            )
 
         groups = tuple(-(-size // step) for size, step in zip(grid, group, strict=True))
         total = groups[0] * groups[1] * groups[2]
@@ -121,12 +125,19 @@ class Program:
         with workers.borrowed(threads if self._build.uses_fibers else 0, self._stack_bytes, arena) as worker:
             self._code.run(ctypes.byref(launch), ctypes.byref(worker))
 
-    def _fault(self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar], timeout: float | None) -> Exception:
+    def _fault(
+        self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar], timeout: float | None
+    ) -> Exception:
         if fault.kind == abi.FAULT_STOPPED:
             site = self._build.sites[fault.site]
             message = f"stopped after {timeout} s: a loop does not end, or the kernel needs more time"
-            return KernelTimeout(message, kernel=self.module.label, site=site, excerpt=faults.excerpt(self.module, site),
-                                 thread=tuple(fault.position))
+            return KernelTimeout(
+                message,
+                kernel=self.module.label,
+                site=site,
+                excerpt=faults.excerpt(self.module, site),
+                thread=tuple(fault.position),
+            )
         return faults.explain(fault, self.module, self._build.sites, arguments)
 
 
@@ -162,7 +173,7 @@ class _Poll:
         # signals are delivered while Python code runs: here Ctrl-C reaches a kernel that loops
         try:
             return int(self._deadline is not None and time.monotonic() > self._deadline)
-        except BaseException as error:  # noqa: BLE001 - an exception cannot cross the kernel; launch() raises it
+        except BaseException as error:
             self.error = error
             return 1
 

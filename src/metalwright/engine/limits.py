@@ -29,7 +29,9 @@ def check_size(kernel: str, name: str, size: Sequence[int]) -> tuple[int, int, i
     except TypeError:
         raise DispatchError(f"kernel {kernel!r}: {name} must be three whole numbers, got {size!r}") from None
     if len(values) != _AXES:
-        raise DispatchError(f"kernel {kernel!r}: {name} must be three whole numbers, got {len(values)}: {size!r}")
+        raise DispatchError(
+            f"kernel {kernel!r}: {name} must be three whole numbers, got {len(values)}: {size!r}"
+        )
     for axis, value in zip("xyz", values, strict=True):
         if not 1 <= value <= MAX_GRID_SIZE:
             raise DispatchError(
@@ -59,7 +61,8 @@ def check_memory(kernel: str, threadgroup_bytes: int, private_bytes: int, names:
     arena_bytes(kernel, threadgroup_bytes, (), names)
     if private_bytes > MAX_PRIVATE_BYTES:
         raise DispatchError(
-            f"kernel {kernel!r}: its private variables take {private_bytes} bytes a thread; at most {MAX_PRIVATE_BYTES} run here"
+            f"kernel {kernel!r}: its private variables take {private_bytes} bytes a thread; "
+            f"at most {MAX_PRIVATE_BYTES} run here"
         )
 
 
@@ -72,11 +75,13 @@ def arena_bytes(kernel: str, own: int, arguments: Sequence[int], names: Sequence
     total = own
     for index, size in enumerate(arguments):
         if size <= 0:
-            raise DispatchError(f"kernel {kernel!r}: the memory of [[threadgroup({index})]] must be positive, got {size}")
+            raise DispatchError(
+                f"kernel {kernel!r}: [[threadgroup({index})]] needs a positive size, got {size}"
+            )
         total = -(-total // 16) * 16 + size
     if total > MAX_THREADGROUP_BYTES:
         raise DispatchError(
-            f"kernel {kernel!r}: it needs {total} bytes of threadgroup memory ({', '.join(names) or 'arguments'}); an Apple "
-            f"GPU has {MAX_THREADGROUP_BYTES} (32 KiB) for a threadgroup"
+            f"kernel {kernel!r}: it needs {total} bytes of threadgroup memory ({', '.join(names) or 'arguments'}); "
+            f"an Apple GPU has {MAX_THREADGROUP_BYTES} (32 KiB) for a threadgroup"
         )
     return total

@@ -34,7 +34,16 @@ SCALAR_ATTRIBUTES = frozenset(
 THREAD_ATTRIBUTES = VECTOR_ATTRIBUTES | SCALAR_ATTRIBUTES
 # on a kernel or a statement; read or ignored, then removed
 OTHER_ATTRIBUTES = frozenset(
-    {"kernel", "host_name", "max_total_threads_per_threadgroup", "required_threads_per_threadgroup", "unroll", "function_constant"}
+    {
+        "kernel",
+        "host_name",
+        "max_total_threads_per_threadgroup",
+        "required_threads_per_threadgroup",
+        "unroll",
+        "function_constant",
+    }
 )
 # attributes that clang itself reads
-STANDARD_ATTRIBUTES = frozenset({"maybe_unused", "nodiscard", "likely", "unlikely", "fallthrough", "deprecated", "noreturn"})
+STANDARD_ATTRIBUTES = frozenset(
+    {"maybe_unused", "nodiscard", "likely", "unlikely", "fallthrough", "deprecated", "noreturn"}
+)

@@ -41,7 +41,9 @@ _LANGUAGE = (
     "-fno-color-diagnostics -fno-caret-diagnostics -fno-diagnostics-fixit-info -fno-spell-checking -w -ferror-limit=20 "
     "-ftemplate-depth=256 -fconstexpr-steps=1000000"
 ).split()
-_INCLUDE_LINE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(metal_\w+|MetalPerformancePrimitives/\w+\.h)>[ \t]*$", re.MULTILINE)
+_INCLUDE_LINE = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*<(metal_\w+|MetalPerformancePrimitives/\w+\.h)>[ \t]*$", re.MULTILINE
+)
 _NEEDS_PREPROCESSOR = re.compile(r"^[ \t]*(?:#(?!\s*\d+ \")|%:)|_Pragma|\\\n|\?\?", re.MULTILINE)
 # everything else that a pragma can do is no business of a kernel
 _KEPT_PRAGMA = re.compile(r"#\s*pragma\s+(?:unroll|nounroll|clang\s+loop|STDC\s+FP_CONTRACT)\b")
@@ -117,7 +119,9 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
     ir = done.output.decode()
     entries = tuple(signature.ENTRY.format(i) for i in range(len(lowered.kernels)))
     verify(label, ir, entries, user)
-    return Module(ir, signature.read(ir, lowered.kernels), options.checked, label, user, lowered.threadgroup_variables)
+    return Module(
+        ir, signature.read(ir, lowered.kernels), options.checked, label, user, lowered.threadgroup_variables
+    )
 
 
 def _preprocess(text: str, user: dict[str, str], label: str) -> str:
@@ -141,7 +145,11 @@ def _lowering_failure(
         written = user.get(site.file, "").split("\n")
         excerpt = written[site.line - 1] if 0 < site.line <= len(written) else None
         if excerpt is not None:
-            site = Site(site.file, site.line, original_column(lines.content(site.file, site.line), excerpt, site.column))
+            site = Site(
+                site.file,
+                site.line,
+                original_column(lines.content(site.file, site.line), excerpt, site.column),
+            )
         found.append(Diagnostic("error", sentence, site if site.file in user else None, excerpt))
     kind: type[CompileError] = CompileError
     if any(refused for _, _, refused in errors):
@@ -154,7 +162,9 @@ def _lowering_failure(
 @functools.cache
 def _identity() -> str:
     """Return a text that changes with the compiler, the headers and this package's own lowering."""
-    files = sorted(path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    files = sorted(
+        path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    )
     return "\n".join([toolchain.identity(), cache.key(*(path.read_bytes() for path in files))])
 
 
@@ -172,7 +182,9 @@ def _overlays() -> Path:
         "include": {header: header for header in headers},
         # at the preprocessing step Metal's headers are their macros alone, so the lowering never sees our C++
         "stubs": {
-            header: "metalwright/macros.h" for header in headers if not header.startswith("metalwright/") or "macros" in header
+            header: "metalwright/macros.h"
+            for header in headers
+            if not header.startswith("metalwright/") or "macros" in header
         },
     }
     for view, files in views.items():

@@ -11,9 +11,13 @@ from metalwright.msl.edits import original_column
 from metalwright.msl.program import LineMap
 from metalwright.msl.refused import UNSUPPORTED
 
-_LINE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<severity>fatal error|error|warning|note): (?P<text>.*)$")
+_LINE = re.compile(
+    r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<severity>fatal error|error|warning|note): (?P<text>.*)$"
+)
 _QUOTED = re.compile(r"'([^']*)'")
-_UNKNOWN = re.compile(r"unknown type name|undeclared identifier|no type named|no member named|no template named|unknown class name")
+_UNKNOWN = re.compile(
+    r"unknown type name|undeclared identifier|no type named|no member named|no template named|unknown class name"
+)
 _OUTSIDE_FILE = re.compile(r"'(.*)' file not found")
 _CLANG_OPTION = re.compile(r" \[-W[\w+-]+(?:,-W[\w+-]+)*\]$")
 _MOST_SHOWN = 12
@@ -24,7 +28,14 @@ _NAMES = (
     (re.compile(r"\b_Float16\b"), "half"),
     (re.compile(r"\b__bf16\b"), "bfloat"),
 )
-_UNSIGNED = {"char": "uchar", "short": "ushort", "int": "uint", "long": "ulong", "_Float16": "half", "__bf16": "bfloat"}
+_UNSIGNED = {
+    "char": "uchar",
+    "short": "ushort",
+    "int": "uint",
+    "long": "ulong",
+    "_Float16": "half",
+    "__bf16": "bfloat",
+}
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,10 @@ def _locate(place: Message | None, lines: LineMap, user: Mapping[str, str]) -> t
 def _sentence(message: Message) -> tuple[str, type[CompileError] | None]:
     text = message.text
     if match := _OUTSIDE_FILE.search(text):
-        return f"{match.group(1)!r} is outside the include roots: a kernel may include Metal's own headers only", RefusedSourceError
+        return (
+            f"{match.group(1)!r} is outside the include roots: a kernel may include Metal's own headers only",
+            RefusedSourceError,
+        )
     if _UNKNOWN.search(text):
         for name in _QUOTED.findall(text):
             word = name.rsplit("::", 1)[-1].split("<", 1)[0]

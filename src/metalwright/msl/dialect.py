@@ -18,6 +18,7 @@ _ADDRESS_SPACES = frozenset({"device", "constant", "thread", "threadgroup"})
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 # attributes of GNU form that change what a type is; all others go
 _KEPT_GNU = frozenset({"aligned", "packed", "ext_vector_type", "vector_size"})
+_BEFORE_A_STATEMENT = frozenset(["", ";", "{", "}", ")", ":", "static", "else"])
 _FLOATING = re.compile(
     r"(?P<value>(?:0[xX][\da-fA-F']*\.?[\da-fA-F']*[pP][+-]?\d+|(?:\d[\d']*)?\.[\d']+(?:[eE][+-]?\d+)?"
     r"|\d[\d']*\.?(?:[eE][+-]?\d+)|\d[\d']*\.|\d[\d']*(?=[hH]$|bf$|BF$)))(?P<suffix>|[fF]|[hH]|bf|BF)$"
@@ -65,7 +66,9 @@ class Lowered:
 class _Lowering:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = [t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")]
+        self.tokens = [
+            t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")
+        ]
         self.edits = Edits()
         self.errors: list[tuple[int, str, bool]] = []
         self.kernels: list[KernelDeclaration] = []
@@ -130,7 +133,9 @@ class _Lowering:
         index = 0
         while index < len(self.tokens):
             index = self.step(index)
-        return Lowered(self.edits.apply(self.text), tuple(self.kernels), tuple(self.variables), tuple(self.errors))
+        return Lowered(
+            self.edits.apply(self.text), tuple(self.kernels), tuple(self.variables), tuple(self.errors)
+        )
 
     def step(self, index: int) -> int:
         token = self.tokens[index]
@@ -176,11 +181,19 @@ class _Lowering:
         if text in REFUSED:
             self.error(index, REFUSED[text], refused=True)
         elif text == "extern" and index + 1 < len(self.tokens) and self.tokens[index + 1].kind == "string":
-            self.error(index, 'extern "C" is refused: a kernel has no functions outside its source', refused=True)
+            self.error(
+                index, 'extern "C" is refused: a kernel has no functions outside its source', refused=True
+            )
         elif text.startswith(("__mw", "__MW")):
-            self.error(index, f"{text!r} is refused: names that begin with __mw are Metalwright's own", refused=True)
+            self.error(
+                index, f"{text!r} is refused: names that begin with __mw are Metalwright's own", refused=True
+            )
         elif text.startswith("__builtin_") and text not in _KEPT_BUILTINS:
-            self.error(index, f"{text!r} is refused: the compiler's builtin functions are not part of Metal", refused=True)
+            self.error(
+                index,
+                f"{text!r} is refused: the compiler's builtin functions are not part of Metal",
+                refused=True,
+            )
         elif text in ("__declspec", "_Pragma", "__pragma"):
             self.error(index, f"{text!r} is refused: it is not part of Metal", refused=True)
         elif text in NOT_IN_METAL and not (text == "delete" and self.word(index - 1) == "="):
@@ -228,10 +241,16 @@ class _Lowering:
         """Attributes that stand before a declaration or a statement."""
         last, found = self.parse_attributes(index)
         if "function_constant" in found:
-            self.error(index, "[[function_constant]] is not supported: Metalwright does not run function constants yet")
+            self.error(
+                index,
+                "[[function_constant]] is not supported: Metalwright does not run function constants yet",
+            )
         for stage in ("vertex", "fragment", "mesh", "object", "visible", "stitchable", "intersection"):
             if stage in found:
-                self.error(index, UNSUPPORTED.get(stage, f"[[{stage}]] is not supported: Metalwright runs compute kernels"))
+                self.error(
+                    index,
+                    UNSUPPORTED.get(stage, f"[[{stage}]] is not supported: Metalwright runs compute kernels"),
+                )
         if not set(found) <= STANDARD_ATTRIBUTES:
             self.blank(index, last)
         following = last + 1
@@ -289,7 +308,12 @@ class _Lowering:
         if self.word(index - 1) == ">" or self.is_template(index):
             self.templates[name] = parameters
         elif self.word(after) == "{":
-            self.add_kernel(attributes.get("host_name", "").strip('"') or name, self.qualified(name), parameters, attributes)
+            self.add_kernel(
+                attributes.get("host_name", "").strip('"') or name,
+                self.qualified(name),
+                parameters,
+                attributes,
+            )
         return after
 
     def is_template(self, index: int) -> bool:
@@ -338,11 +362,20 @@ class _Lowering:
             self.lower_inside(close + 2, closing)
             parameters = own
         if parameters is not None:
-            self.add_kernel(attributes.get("host_name", "").strip('"') or name, self.qualified(expression), parameters, attributes)
+            self.add_kernel(
+                attributes.get("host_name", "").strip('"') or name,
+                self.qualified(expression),
+                parameters,
+                attributes,
+            )
         return stop
 
     def add_kernel(
-        self, host_name: str, expression: str, parameters: tuple[KernelParameter, ...], attributes: dict[str, str]
+        self,
+        host_name: str,
+        expression: str,
+        parameters: tuple[KernelParameter, ...],
+        attributes: dict[str, str],
     ) -> None:
         limit = attributes.get("max_total_threads_per_threadgroup", "")
         self.kernels.append(
@@ -380,18 +413,25 @@ class _Lowering:
             if name in THREAD_ATTRIBUTES:
                 return name, ""
             if name in ("texture", "sampler", "stage_in", "payload", "function_constant"):
-                self.error(index, f"[[{name}]] is not supported: Metalwright does not run such parameters yet")
+                self.error(
+                    index, f"[[{name}]] is not supported: Metalwright does not run such parameters yet"
+                )
                 return None
             if name not in STANDARD_ATTRIBUTES:
                 known = ", ".join(["buffer(n)", "threadgroup(n)", *sorted(THREAD_ATTRIBUTES)])
-                self.error(index, f"unknown attribute [[{name}]] on parameter {self.word(index)!r}; known are: {known}")
+                self.error(
+                    index,
+                    f"unknown attribute [[{name}]] on parameter {self.word(index)!r}; known are: {known}",
+                )
                 return None
         if space in ("device", "constant"):
             # Metal numbers the buffers that have no attribute, in order
             number = next(i for i in range(len(taken) + 1) if i not in taken)
             taken.add(number)
             return "buffer", str(number)
-        self.error(index, f"parameter {self.word(index)!r} of a kernel needs an attribute such as [[buffer(0)]]")
+        self.error(
+            index, f"parameter {self.word(index)!r} of a kernel needs an attribute such as [[buffer(0)]]"
+        )
         return None
 
     def attributes_in(self, first: int, last: int) -> dict[str, str]:
@@ -446,7 +486,7 @@ class _Lowering:
             self.blank(index, index)
 
     def address_space(self, index: int) -> int:
-        if self.word(index) == "threadgroup" and self.word(index - 1) in ("", ";", "{", "}", ")", ":", "static", "else"):
+        if self.word(index) == "threadgroup" and self.word(index - 1) in _BEFORE_A_STATEMENT:
             after = self.threadgroup_variables(index)
             if after is not None:
                 return after
@@ -454,7 +494,7 @@ class _Lowering:
         return index + 1
 
     def threadgroup_variables(self, index: int) -> int | None:
-        """``threadgroup T a[N], b;``: each becomes a reference to the engine's memory. None where it is no such thing."""
+        """``threadgroup T a[N], b;``: each becomes a reference to the engine's memory. None where this is not one."""
         first = index + 1
         i = first
         while self.word(i) in ("const", "volatile", "struct", "class", "typename"):
@@ -466,7 +506,11 @@ class _Lowering:
                     return None
                 i = close
             # the type ends where a word is followed by a name
-            if self.word(i) != "::" and self.word(i + 1) != "::" and (self.is_word(i + 1) and not self.continues_type(i)):
+            if (
+                self.word(i) != "::"
+                and self.word(i + 1) != "::"
+                and (self.is_word(i + 1) and not self.continues_type(i))
+            ):
                 i += 1
                 break
             i += 1
@@ -487,19 +531,26 @@ class _Lowering:
                 dimensions = self.closing(dimensions) + 1
             shape = self.text[self.end(name) : self.end(dimensions - 1)] if dimensions > name + 1 else ""
             if self.word(dimensions) in ("=", "{", "("):
-                self.error(name, f"threadgroup variable {self.word(name)!r} cannot have an initial value in Metal")
+                self.error(
+                    name, f"threadgroup variable {self.word(name)!r} cannot have an initial value in Metal"
+                )
                 return dimensions
             reference = f"(&{self.word(name)}){shape}" if shape else f"&{self.word(name)}"
             new = f"{reference} = __mw::threadgroup_variable<{type_text}{shape}>({len(self.variables)})"
             self.variables.append(self.word(name))
             start, end = self.tokens[name].offset, self.end(dimensions - 1)
-            self.edits.replace(start, end, " ".join(new.split("\n")) + "\n" * self.text.count("\n", start, end))
+            self.edits.replace(
+                start, end, " ".join(new.split("\n")) + "\n" * self.text.count("\n", start, end)
+            )
             if self.word(dimensions) != ",":
                 return dimensions
             i = dimensions + 1
 
     def continues_type(self, index: int) -> bool:
-        return self.word(index) in ("unsigned", "signed", "const", "volatile") or self.word(index + 1) in ("const", "volatile")
+        return self.word(index) in ("unsigned", "signed", "const", "volatile") or self.word(index + 1) in (
+            "const",
+            "volatile",
+        )
 
 
 def lower(text: str) -> Lowered:

@@ -43,5 +43,7 @@ def original_column(new_line: str, old_line: str, column: int) -> int:
         None, new_line, old_line, autojunk=False
     ).get_opcodes():
         if new_start <= at < new_end:
-            return (old_start + (at - new_start) if tag == "equal" else min(old_start, max(old_end - 1, 0))) + 1
+            return (
+                old_start + (at - new_start) if tag == "equal" else min(old_start, max(old_end - 1, 0))
+            ) + 1
     return len(old_line) + 1

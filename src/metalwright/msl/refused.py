@@ -28,7 +28,10 @@ NOT_IN_METAL: dict[str, str] = {
 }
 
 # names of MSL that Metalwright does not run yet; looked up where clang does not know a name
-_TEXTURES = "texture1d texture1d_array texture2d texture2d_array texture2d_ms texture3d texturecube texture_buffer depth2d depth2d_array depthcube sampler access"
+_TEXTURES = (
+    "texture1d texture1d_array texture2d texture2d_array texture2d_ms texture3d texturecube texture_buffer "
+    "depth2d depth2d_array depthcube sampler access"
+)
 _TENSOR_OPERATIONS = (
     "matmul2d matmul2d_descriptor convolution2d convolution2d_descriptor execution_thread execution_simdgroup "
     "execution_simdgroups cooperative_tensor reduce_rows reduce_columns"
@@ -42,7 +45,9 @@ _GROUPS: dict[str, str] = {
     "the tensor operations of Metal Performance Primitives": _TENSOR_OPERATIONS,
     "packed tensor formats": "int4b_format int2b_format fp8_e4m3_format fp8_e5m2_format fp4_e2m1_format",
     "simdgroup matrices": "simdgroup_matrix simdgroup_float8x8 simdgroup_half8x8 simdgroup_bfloat8x8",
-    "matrices": " ".join(f"{t}{c}x{r} matrix" for t in ("float", "half") for c in (2, 3, 4) for r in (2, 3, 4)),
+    "matrices": " ".join(
+        f"{t}{c}x{r} matrix" for t in ("float", "half") for c in (2, 3, 4) for r in (2, 3, 4)
+    ),
     "function constants": "is_function_constant_defined",
 }
 

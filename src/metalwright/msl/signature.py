@@ -12,7 +12,21 @@ DESCRIBE = "__mw_signature_{0}"
 
 # metalwright/entry.h counts the same way
 _KINDS = ("tensor", "pointer", "reference", "threadgroup", "attribute")
-_ELEMENTS = ("struct", "i1", "si8", "ui8", "si16", "ui16", "si32", "ui32", "si64", "ui64", "f16", "bf16", "f32")
+_ELEMENTS = (
+    "struct",
+    "i1",
+    "si8",
+    "ui8",
+    "si16",
+    "ui16",
+    "si32",
+    "ui32",
+    "si64",
+    "ui64",
+    "f16",
+    "bf16",
+    "f32",
+)
 _CALL = re.compile(r"call void @__mw_describe\((.*?)\)")
 _MOST_THREADS = 1024
 
@@ -27,7 +41,9 @@ def thunks(kernels: tuple[KernelDeclaration, ...]) -> str:
             f'extern "C" void {entry}(const __mw::thread& t, void*, void*) '
             f"{{ __mw::kernel<{tags}>::call<&{kernel.expression}>(t); }}"
         )
-        lines.append(f'extern "C" void {describe}() {{ __mw::kernel<{tags}>::describe<&{kernel.expression}>(); }}')
+        lines.append(
+            f'extern "C" void {describe}() {{ __mw::kernel<{tags}>::describe<&{kernel.expression}>(); }}'
+        )
     return "\n".join(lines)
 
 
@@ -41,7 +57,9 @@ def _read_one(ir: str, index: int, kernel: KernelDeclaration) -> KernelSignature
     body = ir[start : ir.index("\n}", start)]
     parameters = []
     for call in _CALL.findall(body):
-        position, kind, element, size, lanes, rank = (int(part.rsplit(" ", 1)[-1]) for part in call.split(","))
+        position, kind, element, size, lanes, rank = (
+            int(part.rsplit(" ", 1)[-1]) for part in call.split(",")
+        )
         written = kernel.parameters[position]
         attribute, value = written.attribute
         parameters.append(

@@ -23,8 +23,11 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of source text. ``kind`` is ``space``, ``newline``, ``comment``, ``string``, ``number``, ``word``, ``mark``, ``other``
-    or ``directive`` (a whole line that begins with ``#``); ``offset`` counts characters from the text's start."""
+    """A piece of source text.
+
+    ``kind`` is ``space``, ``newline``, ``comment``, ``string``, ``number``, ``word``, ``mark``, ``other`` or
+    ``directive`` (a whole line that begins with ``#``); ``offset`` counts characters from the text's start.
+    """
 
     kind: str
     text: str

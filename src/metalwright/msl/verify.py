@@ -27,7 +27,9 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
     for name in _DECLARED.findall(ir):
         name = name.strip('"')
         if not name.startswith(("llvm.", _ENGINE)):
-            sentence = "function {!r} is declared but not defined: a kernel has no functions outside its source"
+            sentence = (
+                "function {!r} is declared but not defined: a kernel has no functions outside its source"
+            )
             raise _error(RefusedSourceError, label, sentence, name, user)
     for name, kind in _VARIABLE.findall(ir):
         name = name.strip('"')
@@ -35,7 +37,9 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
             sentence = "a program-scope variable needs code to start: its value must be a constant"
             raise _error(CompileError, label, sentence, name, user)
         if kind == "global":
-            sentence = "variable {!r} lives at program scope and can be written: it must be in the constant address space"
+            sentence = (
+                "variable {!r} outlives a thread and can be written: it must be in the constant address space"
+            )
             raise _error(CompileError, label, sentence, name, user)
     defined = {name.strip('"') for name in _DEFINED.findall(ir)}
     for entry in entries:
@@ -56,7 +60,9 @@ def plain_name(name: str) -> str:
     return name[match.end() : match.end() + length]
 
 
-def _error(kind: type[CompileError], label: str, sentence: str, symbol: str, user: Mapping[str, str]) -> CompileError:
+def _error(
+    kind: type[CompileError], label: str, sentence: str, symbol: str, user: Mapping[str, str]
+) -> CompileError:
     name = plain_name(symbol)
     site, excerpt = _first_mention(name, user)
     return kind(label, (Diagnostic("error", sentence.format(name), site, excerpt),))

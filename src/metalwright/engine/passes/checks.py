@@ -19,7 +19,9 @@ _ATOMIC = re.compile(
     rf"^\s*{text.NAME} = (?:atomicrmw (?:volatile )?\w+|cmpxchg(?: weak)?(?: volatile)?) (?P<rest>ptr .*)$"
 )
 _BLOCK = re.compile(r"call void @llvm\.(?P<kind>memcpy|memmove|memset)[.\w]*\((?P<arguments>.*)\)")
-_GEP = re.compile(rf"^\s*(?P<result>{text.NAME}) = getelementptr (?:inbounds |nuw |nusw |inrange\([^)]*\) )*(?P<rest>.*)$")
+_GEP = re.compile(
+    rf"^\s*(?P<result>{text.NAME}) = getelementptr (?:inbounds |nuw |nusw |inrange\([^)]*\) )*(?P<rest>.*)$"
+)
 _ALLOCA = re.compile(rf"^\s*(?P<result>{text.NAME}) = alloca (?P<rest>.*)$")
 _COPY = re.compile(rf"^\s*(?P<result>{text.NAME}) = freeze ptr (?P<value>{text.NAME})")
 _ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
@@ -195,8 +197,8 @@ def _check_call(
     if root.kind == "buffer":
         return f"call void @__mw_check_buffer({common}, i32 {root.number})"
     if root.kind == "threadgroup":
-        start, size = f"%mw.t{root.number}", str(threadgroup_bytes[root.number])
-        return f"call void @__mw_check_object({common}, i32 {abi.FAULT_THREADGROUP}, ptr {start}, i64 {size}, i32 {root.number})"
+        variable = f"ptr %mw.t{root.number}, i64 {threadgroup_bytes[root.number]}, i32 {root.number}"
+        return f"call void @__mw_check_object({common}, i32 {abi.FAULT_THREADGROUP}, {variable})"
     if root.kind in ("private", "constant"):
         fault = abi.FAULT_PRIVATE if root.kind == "private" else abi.FAULT_CONSTANT
         size = text.size_expression(root.type_name)

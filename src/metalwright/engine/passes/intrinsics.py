@@ -44,7 +44,9 @@ def lay_out_arena(body: list[str]) -> Arena:
     pattern = _ADDRESSES["__mw_threadgroup_variable"]
     for line in body:
         if "__mw_threadgroup_variable" in line and (match := pattern.match(line)):
-            number, size, align = (int(text.value_of(part)) for part in text.split_arguments(match["arguments"]))
+            number, size, align = (
+                int(text.value_of(part)) for part in text.split_arguments(match["arguments"])
+            )
             wanted[number] = (size, align)
     variables: dict[int, tuple[int, int]] = {}
     offset = 0
@@ -74,7 +76,9 @@ def lower_addresses(body: list[str], arena: Arena) -> tuple[list[str], dict[str,
             out.append(f"  {result} = getelementptr i8, ptr %2, i64 0{suffix}")
         elif name == "__mw_buffer":
             number = int(arguments[0])
-            out.append(f"  {temporary} = getelementptr i8, ptr %1, i64 {abi.BUFFER_SIZE * number + abi.BUFFER_DATA}{suffix}")
+            out.append(
+                f"  {temporary} = getelementptr i8, ptr %1, i64 {abi.BUFFER_SIZE * number + abi.BUFFER_DATA}{suffix}"
+            )
             out.append(f"  {result} = load ptr, ptr {temporary}, align 8, !invariant.load !{{}}{suffix}")
             roots[result] = Root("buffer", number)
         elif name == "__mw_buffer_extent":
@@ -90,7 +94,9 @@ def lower_addresses(body: list[str], arena: Arena) -> tuple[list[str], dict[str,
             roots[result] = Root("threadgroup", number)
         else:
             number = int(arguments[0])
-            out.append(f"  {temporary} = getelementptr i8, ptr %2, i64 {abi.CONTEXT_DYNAMIC + 8 * number}{suffix}")
+            out.append(
+                f"  {temporary} = getelementptr i8, ptr %2, i64 {abi.CONTEXT_DYNAMIC + 8 * number}{suffix}"
+            )
             out.append(f"  {result} = load ptr, ptr {temporary}, align 8, !invariant.load !{{}}{suffix}")
             roots[result] = Root("anything")
     # the variables' addresses are wanted everywhere: make them where everything begins
@@ -105,7 +111,7 @@ def lower_addresses(body: list[str], arena: Arena) -> tuple[list[str], dict[str,
     return [*out[:1], *entry, *out[1:]], roots
 
 
-def number_sites(body: list[str], add_site) -> list[str]:  # noqa: ANN001
+def number_sites(body: list[str], add_site) -> list[str]:
     """Give each meeting point its number, in the order of the program's text; it is the last argument."""
     out: list[str] = []
     for line in body:

@@ -79,10 +79,17 @@ def _without_functions(lines: list[str]) -> list[str]:
 
 
 def _facts(
-    checked: bool, uses_fibers: bool, arena_bytes: int, private: list[str], variables: dict[str, checks.Global]
+    checked: bool,
+    uses_fibers: bool,
+    arena_bytes: int,
+    private: list[str],
+    variables: dict[str, checks.Global],
 ) -> str:
     """Return the constants that the runtime asks for (``runtime/context.h``)."""
-    constants = [f"{{ ptr, i64 }} {{ ptr {v.name}, i64 {text.size_expression(v.type_name)} }}" for v in variables.values()]
+    constants = [
+        f"{{ ptr, i64 }} {{ ptr {v.name}, i64 {text.size_expression(v.type_name)} }}"
+        for v in variables.values()
+    ]
     sizes = [f"i64 {text.size_expression(type_name)}" for type_name in private]
     return "\n".join(
         [

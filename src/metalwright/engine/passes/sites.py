@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from metalwright.errors import Site
 
-_NODE = re.compile(r"^!(\d+) = (?:distinct )?!(DILocation|DISubprogram|DILexicalBlock|DILexicalBlockFile|DIFile)\((.*)\)$")
+_NODE = re.compile(
+    r"^!(\d+) = (?:distinct )?!(DILocation|DISubprogram|DILexicalBlock|DILexicalBlockFile|DIFile)\((.*)\)$"
+)
 _FIELD = re.compile(r"(\w+): (!\d+|\"(?:[^\"\\]|\\.)*\"|[-\w|. ]+)")
 
 

@@ -106,9 +106,8 @@ def size_expression(type_name: str) -> str:
 
 def call_pattern(name: str) -> re.Pattern[str]:
     """Return a pattern for calls of a function: groups ``result`` (may be absent), ``arguments`` and ``rest``."""
-    return re.compile(
-        rf"^\s*(?:(?P<result>{NAME}) = )?(?:tail |musttail |notail )?call [^@]*@{name}\((?P<arguments>.*?)\)(?P<rest>[^()]*)$"
-    )
+    result = rf"(?:(?P<result>{NAME}) = )?(?:tail |musttail |notail )?"
+    return re.compile(rf"^\s*{result}call [^@]*@{name}\((?P<arguments>.*?)\)(?P<rest>[^()]*)$")
 
 
 def value_of(argument: str) -> str:

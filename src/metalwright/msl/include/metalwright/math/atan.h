@@ -31,7 +31,7 @@ inline double atan_ratio(in a, in b) {
   const bool quarter = a > 0x1.561b82ab7f990p-1 * b;  // tan(3 pi/16)
   const double c = pick(quarter, 1.0, pick(eighth, 0x1.a827999fcef32p-2, 0.0));  // tan(pi/8) = sqrt(2) - 1
   const double base = pick(quarter, pi / 4, pick(eighth, pi / 8, 0.0));
-  const double below = pick(a == 0, 1.0, b + c * a);  // 0/0 is 0 here
+  const double below = pick(is_zero(a), 1.0, b + c * a);  // 0/0 is 0 here
   const double t = pick(eighth, a - c * b, a) / below;
   return base + (t + t * atan_tail(t * t));
 }
@@ -39,13 +39,13 @@ inline double atan_ratio(in a, in b) {
 inline double atan2(in y, in x) {
   const double ax = magnitude(x), ay = magnitude(y);
   const bool steep = ay > ax;
-  const bool diagonal = ay == ax && ax == infinity();
+  const bool diagonal = both(is_infinite(x), is_infinite(y));
   const double a = pick(diagonal, 1.0, pick(steep, ax, ay));
   const double b = pick(diagonal, 1.0, pick(steep, ay, ax));
   const double acute = atan_ratio(a, b);
   const double first = pick(steep, half_pi - acute, acute);
   const double angle = pick(sign_bit(x), pi - first, first);
-  return pick(x == x && y == y, with_sign(angle, sign_bit(y)), quiet_nan());
+  return pick(either(is_nan(x), is_nan(y)), quiet_nan(), with_sign(angle, sign_bit(y)));
 }
 
 inline double atan(in x) { return atan2(x, 1.0); }

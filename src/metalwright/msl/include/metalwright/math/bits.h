@@ -32,6 +32,16 @@ inline float magnitude(in_f x) { return bits_as<float>(bits_as<u32>(x) & 0x7ffff
 inline u32 sign_bit(in_f x) { return bits_as<u32>(x) & 0x80000000u; }
 inline float with_sign(in_f x, u32 sign) { return bits_as<float>((bits_as<u32>(x) & 0x7fffffffu) | sign); }
 
+// Classification looks at bits: under flush-to-zero attributes, which fast math brings, `x == 0` may take in
+// subnormals.
+inline bool is_zero(in x) { return bits_as<u64>(x) << 1 == 0; }
+inline bool is_finite(in x) { return bits_as<u64>(x) << 1 < 0x7fful << 53; }
+inline bool is_infinite(in x) { return bits_as<u64>(x) << 1 == 0x7fful << 53; }
+inline bool is_nan(in x) { return bits_as<u64>(x) << 1 > 0x7fful << 53; }
+// `&&` and `||` without the branch, so that loops over these functions vectorise.
+inline bool both(bool a, bool b) { return a & b; }
+inline bool either(bool a, bool b) { return a | b; }
+
 // a if c holds, else b. Under -ffast-math clang flags every floating `?:` as free of NaN and infinity, pragmas or not;
 // a choice between bit patterns carries no flags.
 inline double pick(bool c, in a, in b) { return bits_as<double>(c ? bits_as<u64>(a) : bits_as<u64>(b)); }

@@ -42,8 +42,8 @@ inline double atanh_tail(in z) {
 
 // `finite` for positive finite x, and what a logarithm is elsewhere.
 inline double log_or_special(in x, in finite) {
-  const double outside = pick(x == 0, -infinity(), quiet_nan());
-  return pick(x > 0, pick(x < infinity(), finite, x), outside);
+  const double outside = pick(is_zero(x), -infinity(), quiet_nan());
+  return pick(x > 0, pick(is_finite(x), finite, x), outside);
 }
 
 // ln m = 2 atanh(s) with s = (m - 1)/(m + 1).
@@ -79,13 +79,13 @@ inline double log1p_positive(in u) {
 inline double asinh(in x) {
   const double a = magnitude(x), square = a * a;
   const double r = log1p_positive(a + square / (1.0 + __builtin_elementwise_sqrt(square + 1.0)));
-  return pick(a < infinity(), with_sign(r, sign_bit(x)), x);
+  return pick(is_finite(x), with_sign(r, sign_bit(x)), x);
 }
 
 inline double acosh(in x) {
   const double u = x - 1.0;
   const double r = log1p_positive(u + __builtin_elementwise_sqrt(u * (x + 1.0)));
-  return pick(x >= 1.0, pick(x < infinity(), r, x), quiet_nan());
+  return pick(x >= 1.0, pick(is_finite(x), r, x), quiet_nan());
 }
 
 inline double atanh(in x) {

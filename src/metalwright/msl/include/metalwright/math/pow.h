@@ -41,27 +41,30 @@ inline double pow_positive(in x, in y) {
 // x^y of magnitudes, where either may be zero or infinite: such a base or exponent grows or shrinks without limit.
 inline double pow_magnitude(in a, in y) {
   const bool grows = (a > 1) == (y > 0);
-  const bool limiting = a == 0 || a == infinity() || magnitude(y) == infinity();
+  const bool limiting = either(either(is_zero(a), is_infinite(a)), is_infinite(y));
   return pick(limiting, pick(grows, infinity(), 0.0), pow_positive(a, y));
 }
 
 inline double pow(in x, in y) {
-  const double a = magnitude(x), b = magnitude(y), half_y = 0.5 * y;
+  const double a = magnitude(x), half_y = 0.5 * y;
   const bool integral = __builtin_elementwise_trunc(y) == y;
-  const bool odd = integral && b < infinity() && __builtin_elementwise_trunc(half_y) != half_y;
+  const bool odd = both(both(integral, is_finite(y)), __builtin_elementwise_trunc(half_y) != half_y);
   const u64 sign = sign_bit(x);
-  const bool undefined = (!integral && sign && a > 0 && a < infinity()) || !(x == x && y == y);
-  const bool one = x == 1 || y == 0 || (a == 1 && b == infinity());
+  const bool rootless = both(both(!integral, sign != 0), both(!is_zero(x), is_finite(x)));
+  const bool undefined = either(rootless, either(is_nan(x), is_nan(y)));
+  const bool one = either(either(x == 1, is_zero(y)), both(a == 1, is_infinite(y)));
   const double r = flip_sign(pow_magnitude(a, y), odd ? sign : 0);
   return pick(one, 1.0, pick(undefined, quiet_nan(), r));
 }
 
 // pow for x >= 0 as exp2(y * log2(x)): NaN for x < 0 and where that product is 0 * infinity.
 inline double powr(in x, in y) {
-  const double a = magnitude(x), b = magnitude(y);
-  const bool undefined = (y == 0 && (a == 0 || a == infinity())) || (a == 1 && b == infinity());
-  const bool defined = x >= 0 && y == y && !undefined;
-  return pick(defined, pick(y == 0, 1.0, pow_magnitude(a, y)), quiet_nan());
+  const double a = magnitude(x);
+  const bool zero_times_infinity =
+      either(both(is_zero(y), either(is_zero(x), is_infinite(x))), both(a == 1, is_infinite(y)));
+  const bool negative = both(!is_zero(x), sign_bit(x) != 0);
+  const bool undefined = either(either(negative, zero_times_infinity), either(is_nan(x), is_nan(y)));
+  return pick(undefined, quiet_nan(), pick(is_zero(y), 1.0, pow_magnitude(a, y)));
 }
 
 }  // namespace __mw::math

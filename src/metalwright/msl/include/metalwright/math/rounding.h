@@ -23,8 +23,8 @@ inline float round(in_f x) {
 inline float fabs(in_f x) { return magnitude(x); }
 inline float copysign(in_f x, in_f y) { return with_sign(x, sign_bit(y)); }
 
-inline float fmax(in_f x, in_f y) { return pick(x < y || x != x, y, x); }
-inline float fmin(in_f x, in_f y) { return pick(y < x || x != x, y, x); }
+inline float fmax(in_f x, in_f y) { return pick(either(x < y, x != x), y, x); }
+inline float fmin(in_f x, in_f y) { return pick(either(y < x, x != x), y, x); }
 inline float fmax3(in_f x, in_f y, in_f z) { return fmax(x, fmax(y, z)); }
 inline float fmin3(in_f x, in_f y, in_f z) { return fmin(x, fmin(y, z)); }
 inline float fmedian3(in_f x, in_f y, in_f z) { return fmax(fmin(x, y), fmin(fmax(x, y), z)); }
@@ -50,25 +50,26 @@ inline double fma_double(in a, in b, in c) {
   const u64 bits = bits_as<u64>(sum);
   const bool away = (error > 0) == (sum > 0);
   const u64 odd = away ? bits + (~bits & 1) : bits - (~bits & 1);
-  return bits_as<double>((error < 0 || error > 0) ? odd : bits);
+  const bool inexact = either(error < 0, error > 0);  // false for the NaN that infinities leave
+  return bits_as<double>(inexact ? odd : bits);
 }
 
 // x - y * trunc(x/y), exactly. Quotients are taken 26 bits at a time: each product has at most 51 bits and each
 // difference is exact, as every remainder is a multiple of the smaller argument's last bit.
 inline double fmod(in x, in y) {
   const double divisor = magnitude(y);
-  const bool defined = magnitude(x) < infinity() && divisor > 0;
+  const bool defined = both(is_finite(x), both(!is_zero(y), !is_nan(y)));
   double left = pick(defined, magnitude(x), 0.0);
   while (left >= divisor * 0x1p26) {
     const double step = divisor * power_of_two(exponent(left) - exponent(divisor) - 25);
     left -= step * __builtin_elementwise_trunc(left / step);
     left = pick(left < 0, left + step, left);  // the quotient had rounded up to an integer
   }
-  if (divisor < infinity()) {
+  if (is_finite(y)) {
     left -= divisor * __builtin_elementwise_trunc(left / divisor);
     left = pick(left < 0, left + divisor, left);
   }
-  return pick(defined && divisor == divisor, with_sign(left, sign_bit(x)), quiet_nan());
+  return pick(defined, with_sign(left, sign_bit(x)), quiet_nan());
 }
 
 // The integral part goes to `whole`; both parts have x's sign.
@@ -80,16 +81,15 @@ inline float modf(in_f x, float& whole) {
 
 // m with 1/2 <= |m| < 1 and x = m * 2^e; zeros, infinities and NaN come back with e = 0.
 inline double frexp(in x, int& e) {
-  const bool plain = magnitude(x) > 0 && magnitude(x) < infinity();
+  const bool plain = both(!is_zero(x), is_finite(x));
   e = plain ? (int)exponent(x) + 1 : 0;
   return bits_as<double>(plain ? (bits_as<u64>(x) & ~(0x7fful << 52)) | (0x3feul << 52) : bits_as<u64>(x));
 }
 
 // The exponent of x: INT_MIN for zero and NaN, INT_MAX for infinities.
 inline int ilogb(in x) {
-  const double a = magnitude(x);
-  const int special = a == infinity() ? 0x7fffffff : -0x7fffffff - 1;
-  return (a > 0 && a < infinity()) ? (int)exponent(x) : special;
+  const int special = is_infinite(x) ? 0x7fffffff : -0x7fffffff - 1;
+  return both(!is_zero(x), is_finite(x)) ? (int)exponent(x) : special;
 }
 
 // x * 2^k: from 2^-149 to 2^128, 400 binary orders reach past either end of every format.
@@ -103,7 +103,7 @@ inline T next_after(const T& x, const T& y, U sign) {
   const U outward = (U)(bits + 1), inward = (U)(bits - 1);
   const bool grow = (fx < fy) == !(bits & sign);
   const U next = fx == 0 ? (U)((bits_as<U>(y) & sign) | 1) : (grow ? outward : inward);
-  return bits_as<T>(fx != fx ? bits : ((fx == fy || fy != fy) ? bits_as<U>(y) : next));
+  return bits_as<T>(fx != fx ? bits : ((either(fx == fy, fy != fy)) ? bits_as<U>(y) : next));
 }
 inline float nextafter(in_f x, in_f y) { return next_after(x, y, 0x80000000u); }
 inline half nextafter(const half& x, const half& y) { return next_after(x, y, (unsigned short)0x8000); }

@@ -59,7 +59,7 @@ inline quadrant reduce_huge(in x) {
   const double fraction = (double)head * 0x1p-64 + (double)rest * 0x1p-127;
   const u64 sign = sign_bit(x);
   const double r = flip_sign(fraction * half_pi, sign);
-  return {pick((bits << 1) < (0x7fful << 53), r, quiet_nan()), sign ? 0 - q : q};
+  return {pick(is_finite(x), r, quiet_nan()), sign ? 0 - q : q};
 }
 
 inline quadrant reduce(in x) {
