@@ -1,0 +1,128 @@
+"""``inspect``: what is in an ``.aimodel``, read from its real program through Core AI's bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from metalwright.coreai import files, signature
+from metalwright.coreai.artifact import (
+    Artifact,
+    Function,
+    Kernel,
+    Operand,
+    Parameter,
+    Shape,
+    Size,
+    TensorInfo,
+)
+from metalwright.errors import ArtifactError
+
+_KERNEL = "coreai.metal4_kernel"
+_GRAPH = "coreai.graph"
+
+
+def inspect(path: str | Path) -> Artifact:
+    """Return the functions and kernels of an ``.aimodel``.
+
+    Raises:
+        ArtifactError: The path does not exist, is not an artifact, or is damaged.
+    """
+    path = Path(path)
+    files.check_whole(path)
+    from coreai.authoring import AIModelAsset
+
+    try:
+        module = AIModelAsset.load(path).program._module._mlir_module
+    except Exception as error:
+        raise ArtifactError(f"{path}: cannot be read: {error}") from error
+    functions: list[Function] = []
+    kernels: list[Kernel] = []
+    for graph in operations(module.operation, _GRAPH):
+        functions.append(_function(graph))
+        kernels += [_kernel(op, functions[-1].name) for op in operations(graph, _KERNEL)]
+    return Artifact(path, tuple(functions), tuple(kernels))
+
+
+def operations(operation: Any, name: str) -> Iterator[Any]:
+    """Yield the operations of a name inside ``operation``, in order, through all nested regions."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if inner.operation.name == name:
+                    yield inner.operation
+                yield from operations(inner.operation, name)
+
+
+def _function(graph: Any) -> Function:
+    from coreai._compiler.ir import FunctionType, StringAttr, TypeAttr
+
+    attributes = graph.attributes
+    kind = FunctionType(TypeAttr(attributes["function_type"]).value)
+    return Function(
+        StringAttr(attributes["sym_name"]).value,
+        _named(kind.inputs, attributes["arg_attrs"], "arg"),
+        _named(kind.results, attributes["res_attrs"], "result"),
+    )
+
+
+def _named(types: Any, attributes: Any, fallback: str) -> tuple[TensorInfo, ...]:
+    from coreai._compiler.ir import DictAttr, StringAttr
+
+    infos: list[TensorInfo] = []
+    for index, value_type in enumerate(types):
+        given = DictAttr(attributes[index])
+        name = StringAttr(given["coreai.name"]).value if "coreai.name" in given else f"{fallback}{index}"
+        infos.append(TensorInfo(name, *_described(value_type)))
+    return tuple(infos)
+
+
+def _kernel(operation: Any, function: str) -> Kernel:
+    op = operation.opview
+    name, source = op.kernel_name.value, op.kernel_source.value
+    parameters = signature.parameters(source, name)
+    arguments, results = list(op.kernel_args), list(operation.results)
+    return Kernel(
+        name=name,
+        function=function,
+        operands=_operands(arguments, parameters),
+        results=_operands(results, parameters[len(arguments) :]),
+        threads_per_grid=_size(op.threads_per_grid),
+        threads_per_threadgroup=_size(op.threads_per_thread_group),
+        parameters=parameters,
+        source=source,
+    )
+
+
+def _operands(values: list[Any], parameters: tuple[Parameter, ...]) -> tuple[Operand, ...]:
+    """Pair the values with the MSL parameters, which come in the same order."""
+    return tuple(
+        Operand(parameters[index].name if index < len(parameters) else f"arg{index}", *_described(value.type))
+        for index, value in enumerate(values)
+    )
+
+
+def _described(value_type: Any) -> tuple[str, Shape]:
+    """Return a tensor's element type and shape; another type (a token, a handle) is its own name, without shape."""
+    from coreai._compiler.ir import RankedTensorType
+
+    if not isinstance(value_type, RankedTensorType):
+        return str(value_type), ()
+    shape: Shape = tuple(
+        "?" if value_type.is_dynamic_dim(axis) else value_type.get_dim_size(axis)
+        for axis in range(value_type.rank)
+    )
+    return str(value_type.element_type), shape
+
+
+def _size(value: Any) -> Size:
+    from coreai._compiler.ir import DenseIntElementsAttr, OpResult
+
+    if not OpResult.isinstance(value) or OpResult(value).owner.name != "coreai.constant":
+        return "computed"
+    elements = OpResult(value).owner.attributes["value"]
+    if not isinstance(elements, DenseIntElementsAttr) or len(elements) != 3:
+        return "computed"
+    x, y, z = (int(entry) for entry in elements)
+    return x, y, z
