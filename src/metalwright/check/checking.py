@@ -1,0 +1,207 @@
+"""Running a kernel's cases beside its reference."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from coreai_torch import TorchMetalKernel
+
+from metalwright.authoring.reference import of as reference_of
+from metalwright.authoring.run import Execution, execute
+from metalwright.check import condition, reference
+from metalwright.check.cases import Case, cases_of
+from metalwright.check.data import InputData, ResultData, compare
+from metalwright.check.inputs import seed_for
+from metalwright.check.report import CaseReport, Report
+from metalwright.check.tolerance import EXACT, Tolerance, tolerances_by_dtype
+from metalwright.check.verdict import Finding, findings
+from metalwright.errors import ArgumentError, CompileError, KernelFault, MetalwrightError, ToolchainError
+
+DEFAULT_TIMEOUT = 60.0
+# threadgroups that run beside each other would add floats in an order of their own: the same seed, the same report
+_WORKERS = 1
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What all cases of a check have in common."""
+
+    tolerances: Mapping[torch.dtype, Tolerance]
+    math_mode: str
+    seed: int
+    timeout: float | None
+
+
+def check(
+    kernel: Any,
+    cases: Iterable[Mapping[str, Any]] | None = None,
+    *,
+    seed: int = 0,
+    tolerances: Mapping[torch.dtype, Tolerance | tuple[float, float]] | None = None,
+    math_mode: str | None = None,
+    timeout: float | None = DEFAULT_TIMEOUT,
+) -> Report:
+    """Run a kernel's MSL on each case and compare its results with the PyTorch reference.
+
+    The kernel runs in checked mode, once with the threads of each threadgroup in order and once in reverse; the
+    reference is evaluated in float64 where it allows that. A case is wrong if an element is outside its
+    tolerance, is infinite or NaN where the reference is not, was never written, or depends on the order of the
+    threads; or if the kernel does not compile, does something forbidden, or cannot be launched this way.
+
+    Args:
+        kernel: a ``MetalKernel`` or a plain ``TorchMetalKernel``.
+        cases: dicts with ``inputs`` (tensors, scalars, or ``metalwright.check.random(shape, dtype)``),
+            ``threads_per_grid``, ``threads_per_thread_group``, ``result_shapes`` and optionally ``name``.
+            ``kernel.cases`` by default. A case with generated inputs runs three times: with normal values, with
+            extreme ones (zeros, tiny, large) among them, and with infinities and NaN (not if ``math_mode`` is
+            ``"fast"``).
+        seed: where generated inputs come from.
+        tolerances: ``{dtype: (rtol, atol)}`` in place of the defaults of :mod:`metalwright.check.tolerance`.
+        math_mode: ``"safe"`` or ``"fast"``; the kernel's own by default.
+        timeout: seconds after which a launch that does not end is stopped; ``None``: never.
+
+    Returns:
+        A report, true if every case is right.
+
+    Raises:
+        ArgumentError: there are no cases, or they are not dicts of that form.
+        ToolchainError: no kernel can be run at all.
+    """
+    done = check_cases(kernel, cases, seed=seed, tolerances=tolerances, math_mode=math_mode, timeout=timeout)
+    return report_of(kernel, done, seed=seed, math_mode=math_mode)
+
+
+def report_of(
+    kernel: Any, cases: Iterable[CaseReport], *, seed: int = 0, math_mode: str | None = None
+) -> Report:
+    """Put the outcomes of :func:`check_cases` into a report."""
+    done = tuple(cases)
+    return Report(kernel.name, _math_mode(kernel, math_mode), seed, done)
+
+
+def check_cases(
+    kernel: Any,
+    cases: Iterable[Mapping[str, Any]] | None = None,
+    *,
+    seed: int = 0,
+    tolerances: Mapping[torch.dtype, Tolerance | tuple[float, float]] | None = None,
+    math_mode: str | None = None,
+    timeout: float | None = DEFAULT_TIMEOUT,
+) -> Iterator[CaseReport]:
+    """Yield the outcome of each case of :func:`check` as soon as it is known."""
+    if not isinstance(kernel, TorchMetalKernel):
+        raise ArgumentError(f"check: expected a MetalKernel or TorchMetalKernel, got {type(kernel).__name__}")
+    mode = _math_mode(kernel, math_mode)
+    settings = _Settings(tolerances_by_dtype(tolerances), mode, seed, timeout)
+    # fast math may assume that there are no infinities and NaN: with them, nothing is wrong
+    finite = mode == "fast"
+    for case in cases_of(kernel, cases):
+        for variant in case.variants(finite):
+            inputs = case.draw(variant, seed, kernel.input_names)
+            yield _check_case(kernel, case, variant, inputs, settings)
+
+
+def _math_mode(kernel: Any, given: str | None) -> str:
+    mode = getattr(kernel, "math_mode", "safe") if given is None else given
+    if mode not in ("safe", "fast"):
+        raise ArgumentError(f"kernel {kernel.name!r}: math_mode: expected 'safe' or 'fast', got {mode!r}")
+    return mode
+
+
+def _check_case(
+    kernel: Any, case: Case, variant: str, inputs: tuple[Any, ...], settings: _Settings
+) -> CaseReport:
+    began = time.perf_counter()
+    results, wrong = _judge(kernel, case, inputs, settings)
+    return CaseReport(
+        name=case.name,
+        variant=variant,
+        inputs=tuple(map(_describe, kernel.input_names, inputs)),
+        threads_per_grid=case.threads_per_grid,
+        threads_per_thread_group=case.threads_per_thread_group,
+        results=results,
+        findings=wrong,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _judge(
+    kernel: Any, case: Case, inputs: tuple[Any, ...], settings: _Settings
+) -> tuple[tuple[ResultData, ...], tuple[Finding, ...]]:
+    try:
+        forward = _execute(kernel, case, inputs, settings, reverse=False)
+        backward = _execute(kernel, case, inputs, settings, reverse=True)
+    except ToolchainError:
+        raise
+    except MetalwrightError as error:
+        return (), (Finding(_kind(error), str(error)),)
+    try:
+        expected = reference.evaluate(reference_of(kernel), inputs)
+    except Exception as error:
+        # the reference is the user's code: whatever it raises is this case's outcome
+        return (), (Finding("reference", f"the reference raised {type(error).__name__}: {error}"),)
+    results = _compare(kernel, forward, backward, expected, settings)
+    return results, findings(results)
+
+
+def _execute(
+    kernel: Any, case: Case, inputs: Sequence[Any], settings: _Settings, *, reverse: bool
+) -> Execution:
+    return execute(
+        kernel,
+        inputs,
+        case.threads_per_grid,
+        case.threads_per_thread_group,
+        case.result_shapes,
+        math_mode=settings.math_mode,
+        checked=True,
+        workers=_WORKERS,
+        reverse=reverse,
+        track_written=True,
+        timeout=settings.timeout,
+        group_name="threads_per_thread_group",
+    )
+
+
+def _compare(
+    kernel: Any, forward: Execution, backward: Execution, expected: reference.Expected, settings: _Settings
+) -> tuple[ResultData, ...]:
+    assert forward.written is not None and backward.written is not None  # track_written was asked for
+
+    @functools.cache
+    def conditions() -> tuple[condition.Condition | None, ...]:
+        # for all results at once, and only if one of them needs it: it evaluates the reference several times
+        seed = seed_for(settings.seed, kernel.name, "condition")
+        return condition.measure(reference_of(kernel), expected.wide_inputs, expected.wide, seed)
+
+    return tuple(
+        compare(
+            name,
+            got=forward.results[i],
+            reverse=backward.results[i],
+            # an element that only one of the orders writes is not reliably written
+            written=forward.written[i] & backward.written[i],
+            own=expected.own[i],
+            wide=expected.wide[i],
+            tolerance=settings.tolerances.get(expected.own[i].dtype, EXACT),
+            condition=lambda i=i: conditions()[i],
+        )
+        for i, name in enumerate(kernel.result_names)
+    )
+
+
+def _kind(error: MetalwrightError) -> str:
+    if isinstance(error, CompileError):
+        return "compile"
+    return "fault" if isinstance(error, KernelFault) else "refused"
+
+
+def _describe(name: str, value: Any) -> InputData:
+    if isinstance(value, torch.Tensor):
+        return InputData(name, str(value.dtype).removeprefix("torch."), tuple(value.shape))
+    return InputData(name, type(value).__name__, (), value)
