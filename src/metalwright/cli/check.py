@@ -1,0 +1,67 @@
+"""``metalwright check``: kernels against their references."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from metalwright.cli import loading, shapes
+from metalwright.cli.output import console, show_error, show_json
+from metalwright.cli.progress import track
+from metalwright.errors import MetalwrightError, ToolchainError
+
+
+def check(
+    target: Annotated[
+        str, typer.Argument(metavar="FILE.py[:NAME]", help="A kernel, or every kernel of a file.")
+    ],
+    shape: shapes.Shapes = None,
+    dtype: shapes.Dtypes = None,
+    seed: Annotated[int, typer.Option(help="Seed of generated inputs.", min=0)] = 0,
+    math: Annotated[str | None, typer.Option(help="safe or fast; the kernel's own by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the reports as JSON.")] = False,
+) -> None:
+    """Run kernels on their cases and compare them with PyTorch.
+
+    The cases are the kernel's own (kernel.cases), or come from --shape and --dtype: then every tensor input has
+    that shape and dtype, scalars get a value from the seed, and the grid has one thread for each element of the
+    result. Exit code 1 if a kernel is wrong, 2 if one could not be checked.
+    """
+    where = loading.parse_target(target)
+    reports: list[dict[str, Any]] = []
+    errors: list[dict[str, str]] = []
+    for name, kernel in loading.kernels(where).items():
+        try:
+            report = _check(where, name, kernel, shape, dtype, seed, math)
+        except ToolchainError:
+            raise
+        except MetalwrightError as error:
+            errors.append({"kernel": kernel.name, "error": str(error)})
+            if not as_json:
+                show_error(error)
+            continue
+        reports.append(json.loads(report.to_json()))
+        if not as_json:
+            if len(reports) > 1:
+                console().print()
+            report.print_report(console())
+    ok = not errors and all(report["ok"] for report in reports)
+    if as_json:
+        show_json({"ok": ok, "kernels": reports, "errors": errors})
+    if not all(report["ok"] for report in reports):
+        raise typer.Exit(1)
+    if errors:
+        raise typer.Exit(2)
+
+
+def _check(
+    where: loading.Target, name: str, kernel: Any, shape: Any, dtype: Any, seed: int, math: str | None
+) -> Any:
+    from metalwright.check import check_cases, report_of
+
+    with loading.user_code(where.path):
+        cases = shapes.cases_for(kernel, shape, dtype, seed)
+        done = track(check_cases(kernel, cases, seed=seed, math_mode=math), f"checking {name}")
+        return report_of(kernel, done, seed=seed, math_mode=math)

@@ -1,0 +1,124 @@
+"""``metalwright run``: execute kernels, or a module that uses them, and show what comes out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from metalwright.cli import loading, shapes
+from metalwright.cli.output import console
+from metalwright.cli.progress import waiting
+from metalwright.errors import ArgumentError
+
+_VALUES_SHOWN = 8
+
+
+def run(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="FILE.py[:NAME]", help="A kernel or nn.Module, or every kernel of a file."),
+    ],
+    shape: shapes.Shapes = None,
+    dtype: shapes.Dtypes = None,
+    case: Annotated[
+        str | None, typer.Option(help="Name or number (from 1) of one case; all by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of generated inputs.", min=0)] = 0,
+    math: Annotated[str | None, typer.Option(help="safe or fast; the kernel's own by default.")] = None,
+    unchecked: Annotated[bool, typer.Option("--unchecked", help="Run without the checks, faster.")] = False,
+    everything: Annotated[bool, typer.Option("--all-values", help="Print results in full.")] = False,
+) -> None:
+    """Execute the MSL and print results and times, without judging them.
+
+    A kernel runs on its own cases, or on inputs from --shape and --dtype. An nn.Module runs on its example_args;
+    every Metal kernel it calls executes its MSL, also one written for a Mac with coreai_torch.
+    """
+    where = loading.parse_target(target)
+    screen = console()
+    found = loading.objects(where)
+    for value in found.values():
+        if loading.is_module(value):
+            _run_module(screen, where, value, math, unchecked, everything)
+            continue
+        with loading.user_code(where.path):
+            chosen = _choose(value, shapes.cases_for(value, shape, dtype, seed), case)
+            for one in chosen:
+                _run_case(screen, value, one, seed, math, unchecked, everything)
+
+
+def _choose(kernel: Any, given: Any, case: str | None) -> list[Any]:
+    from metalwright.check import cases_of
+
+    found = list(cases_of(kernel, given))
+    if case is None:
+        return found
+    chosen = [one for number, one in enumerate(found, start=1) if case in (one.name, str(number))]
+    if not chosen:
+        raise ArgumentError(
+            f"kernel {kernel.name!r} has no case {case!r}; it has {', '.join(one.name for one in found)}"
+        )
+    return chosen
+
+
+def _run_case(
+    screen: Console, kernel: Any, case: Any, seed: int, math: str | None, unchecked: bool, everything: bool
+) -> None:
+    from metalwright.authoring.run import execute
+
+    inputs = case.draw("normal", seed, kernel.input_names)
+
+    def launch() -> Any:
+        return execute(
+            kernel, inputs, case.threads_per_grid, case.threads_per_thread_group, case.result_shapes,
+            math_mode=math, checked=False if unchecked else None, group_name="threads_per_thread_group",
+        )  # fmt: skip
+
+    began = time.perf_counter()
+    with waiting(f"running {kernel.name}"):
+        launch()
+        first = time.perf_counter() - began
+        began = time.perf_counter()
+        execution = launch()
+    again = time.perf_counter() - began
+    screen.print(
+        f"{kernel.name}, {case.name}: grid {case.threads_per_grid}, threadgroup {case.threads_per_thread_group}, "
+        f"first launch {_milliseconds(first)}, second {_milliseconds(again)}"
+    )
+    _show(screen, kernel.result_names, execution.results, everything)
+
+
+def _run_module(
+    screen: Console, where: loading.Target, module: Any, math: str | None, unchecked: bool, everything: bool
+) -> None:
+    import torch
+
+    from metalwright.authoring import emulate
+
+    arguments = loading.example_args(where, module)
+    began = time.perf_counter()
+    emulated = emulate(checked=not unchecked, math_mode=math or "safe")
+    with waiting("running"), loading.user_code(where.path), torch.no_grad(), emulated:
+        results = module.eval()(*arguments)
+    screen.print(f"{type(module).__name__}: {_milliseconds(time.perf_counter() - began)}")
+    results = results if isinstance(results, (list, tuple)) else (results,)
+    _show(screen, [f"result {i}" for i in range(len(results))], results, everything)
+
+
+def _show(screen: Console, names: Sequence[str], results: Sequence[Any], everything: bool) -> None:
+    for name, value in zip(names, results, strict=True):
+        kind = str(value.dtype).removeprefix("torch.")
+        if everything:
+            screen.print(f"  {name}  {kind}{list(value.shape)}\n{value.tolist()}")
+            continue
+        values = value.reshape(-1)[:_VALUES_SHOWN].tolist()
+        shown = ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
+        more = ", ..." if value.numel() > _VALUES_SHOWN else ""
+        screen.print(f"  {name}  {kind}{list(value.shape)}  {shown}{more}")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
