@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -21,6 +21,8 @@ _SOURCES = Path(__file__).parent
 _SUPPORT = (
     "memcpy memmove memset __truncdfhf2 __truncsfhf2 __truncdfbf2 __truncsfbf2 __extendhfsf2 fmaf fma".split()
 )
+# an index that a first round makes constant lets the next take apart what it indexes
+_ROUNDS_OF_SROA = 3
 _EXPORTED = ("mw_run", "__mw_private_sizes")
 
 
@@ -94,6 +96,8 @@ def _runtime_text() -> str:
 
 def _build(module: Module, symbol: str) -> Build:
     machine = target_machine()
+    if module.checked:
+        module = replace(module, text=_in_registers(module))
     prepared = prepare(module, symbol)
     linked = _parse(prepared.text, module.label)
     linked.link_in(_parse(_runtime_text(), "the runtime"))
@@ -110,6 +114,22 @@ def _build(module: Module, symbol: str) -> Build:
         prepared.private_variables,
         prepared.sites,
     )
+
+
+def _in_registers(module: Module) -> str:
+    """Return a module's IR with the variables that nothing points to in registers, and otherwise as it was written.
+
+    The checks go into what is left in memory: an access that is out of range is still there to be seen.
+    """
+    parsed = _parse(module.text, module.label)
+    builder = llvm.create_pass_builder(target_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
+    passes = llvm.create_new_function_pass_manager()
+    for _ in range(_ROUNDS_OF_SROA):
+        passes.add_sroa_pass()
+    for function in parsed.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return str(parsed)
 
 
 def _parse(text: str, label: str) -> llvm.ModuleRef:

@@ -8,6 +8,7 @@ from metalwright.engine import abi
 from metalwright.engine.types import Buffer, Module, Scalar
 from metalwright.errors import BarrierFault, KernelFault, MemoryFault, Site
 
+_CLOSE_BYTES = 64 * 1024
 _ALL_ENDED = 0xFFFFFFFF
 
 
@@ -47,6 +48,10 @@ def _message(
         return f"writes to {name!r}, which is an input" if name else "writes to a constant"
     if fault.kind == abi.FAULT_MISALIGNED:
         return f"{verb} {fault.size} bytes at an address that is not a multiple of {fault.object}, as their type needs"
+    if fault.kind == abi.FAULT_WILD and (near := _nearest(fault, arguments)) is not None:
+        fault.offset -= near.address
+        fault.object_bytes = near.nbytes
+        return f"{verb} {_element(fault, near)}"
     if fault.kind == abi.FAULT_WILD:
         return f"{verb} {fault.size} bytes through a pointer to nothing that a thread may touch"
     if fault.kind == abi.FAULT_BARRIER:
@@ -63,6 +68,17 @@ def _message(
     }[fault.kind]
     far = _how_far(fault.offset, fault.object_bytes)
     return f"{verb} {fault.size} bytes, {far} of {what}, which has {fault.object_bytes} bytes"
+
+
+def _nearest(fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar]) -> Buffer | None:
+    """Return the buffer that a stray pointer most likely left: the closest, where one is close at all."""
+
+    def distance(buffer: Buffer) -> int:
+        return max(buffer.address - fault.offset, fault.offset - (buffer.address + buffer.nbytes), 0)
+
+    buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
+    close = [buffer for buffer in buffers if distance(buffer) < _CLOSE_BYTES]
+    return min(close, key=distance, default=None)
 
 
 def _element(fault: abi.FaultStruct, argument: Buffer | Scalar) -> str:

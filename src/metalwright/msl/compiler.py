@@ -31,12 +31,13 @@ _ROOT = "/metalwright"
 _MATH = {
     # IEEE: each operation rounds once, in the order that the source says
     "safe": ["-ffp-contract=off"],
-    # what Metal does unless told otherwise: reorder, contract, assume that NaN and infinity do not occur
-    "fast": ["-ffast-math", "-ffp-contract=fast"],
+    # what Metal does unless told otherwise: reorder and contract
+    # yet an infinity that a kernel writes down, as every running maximum does, keeps its meaning on a GPU
+    "fast": ["-ffast-math", "-ffp-contract=fast", "-fno-finite-math-only"],
 }
 _LANGUAGE = (
     "-x c++ -std=c++23 -ffreestanding -nostdinc -nostdlib -fno-exceptions -fno-rtti -fdeclspec -fsigned-char "
-    "-fno-threadsafe-statics -fno-strict-aliasing -fwrapv -Xclang -ffloat16-excess-precision=none "
+    "-fno-threadsafe-statics -fno-strict-aliasing -fwrapv -fno-math-errno -Xclang -ffloat16-excess-precision=none "
     "-Xclang -fbfloat16-excess-precision=none "
     "-fno-color-diagnostics -fno-caret-diagnostics -fno-diagnostics-fixit-info -fno-spell-checking -w -ferror-limit=20 "
     "-ftemplate-depth=256 -fconstexpr-steps=1000000"
@@ -108,8 +109,8 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
     arguments = [
         *_LANGUAGE,
         *_MATH[options.math_mode],
-        # checks are put in after optimisation: what is left in registers by then needs none
-        *(["-O1", "-gline-tables-only", "-gcolumn-info"] if options.checked else ["-O2"]),
+        # the checks go in before anything is optimised: what is undefined is what they are there to see
+        *(["-O0", "-Xclang", "-disable-O0-optnone", "-gline-tables-only"] if options.checked else ["-O2"]),
         *_confined("include"),
         *["-S", "-emit-llvm", "-o", "-"],
     ]

@@ -100,15 +100,16 @@ template <> inline constexpr u32 element_code<half> = 10;
 template <> inline constexpr u32 element_code<bfloat> = 11;
 template <> inline constexpr u32 element_code<float> = 12;
 
-template <class T>
-inline void describe(u32 position, u32 kind, u32 rank) {
+// All in literals: the front-end reads the calls from IR that no optimiser has touched.
+template <class T, u32 Position, u32 Kind, u32 Rank = 0>
+inline void describe() {
   using plain = metal::remove_cv_t<T>;
   if constexpr (metal::is_void_v<plain>)
-    __mw_describe(position, kind, 0, 0, 1, rank);
+    __mw_describe(Position, Kind, 0, 0, 1, Rank);
   else if constexpr (is_vec_v<plain>)
-    __mw_describe(position, kind, element_code<element_t<plain>>, sizeof(plain), lanes_v<plain>, rank);
+    __mw_describe(Position, Kind, element_code<element_t<plain>>, sizeof(plain), lanes_v<plain>, Rank);
   else
-    __mw_describe(position, kind, element_code<plain>, sizeof(plain), 1, rank);
+    __mw_describe(Position, Kind, element_code<plain>, sizeof(plain), 1, Rank);
 }
 
 // One parameter of type P with the attribute Tag: how it is made, and how it is described.
@@ -119,35 +120,28 @@ struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Ind
   static constexpr size_t rank = Extents::rank();
   static auto make(const thread&) {
     Extents sizes;
-    for (size_t i = 0; i < rank; i++)
-      if (Extents::static_extent(i) == metal::dynamic_extent) sizes.__sizes[i] = extent(i);
+    each<rank>([&](auto i) {
+      if constexpr (Extents::static_extent(i) == metal::dynamic_extent)
+        sizes.__sizes[i] = __mw_buffer_extent(Index, i);
+    });
     return metal::tensor<Element, Extents, metal::tensor_handle>(reinterpret_cast<Element*>(__mw_buffer(Index)), sizes);
   }
-  static void describe(u32 position) { __mw::describe<Element>(position, kind_tensor, rank); }
-
- private:
-  // the engine wants the dimension as a literal
-  template <size_t... D> static int choose(size_t i, sequence<size_t, D...>) {
-    int value = 0;
-    ((i == D ? void(value = __mw_buffer_extent(Index, D)) : void()), ...);
-    return value;
-  }
-  static int extent(size_t i) { return choose(i, __make_integer_seq<sequence, size_t, rank>()); }
+  template <u32 Position> static void describe() { __mw::describe<Element, Position, kind_tensor, rank>(); }
 };
 template <class T, u32 Index>
 struct bind<T*, buffer_at<Index>> {
   static T* make(const thread&) { return reinterpret_cast<T*>(__mw_buffer(Index)); }
-  static void describe(u32 position) { __mw::describe<T>(position, kind_pointer, 0); }
+  template <u32 Position> static void describe() { __mw::describe<T, Position, kind_pointer>(); }
 };
 template <class T, u32 Index>
 struct bind<T&, buffer_at<Index>> {
   static T& make(const thread&) { return *reinterpret_cast<T*>(__mw_buffer(Index)); }
-  static void describe(u32 position) { __mw::describe<T>(position, kind_reference, 0); }
+  template <u32 Position> static void describe() { __mw::describe<T, Position, kind_reference>(); }
 };
 template <class T, u32 Index>
 struct bind<T*, threadgroup_at<Index>> {
   static T* make(const thread&) { return reinterpret_cast<T*>(__mw_threadgroup_argument(Index)); }
-  static void describe(u32 position) { __mw::describe<T>(position, kind_threadgroup, 0); }
+  template <u32 Position> static void describe() { __mw::describe<T, Position, kind_threadgroup>(); }
 };
 template <class T, position Which>
 struct bind<T, attribute<Which>> {
@@ -156,13 +150,13 @@ struct bind<T, attribute<Which>> {
     if constexpr (is_vec_v<T>) {
       static_assert(lanes_v<T> <= 3, "a position has at most three components");
       T made;
-      for (int i = 0; i < lanes_v<T>; i++) made[i] = element_t<T>(value.of[i]);
+      each<lanes_v<T>>([&](auto i) { made[i] = element_t<T>(value.of[i]); });
       return made;
     } else {
       return T(value.of[0]);
     }
   }
-  static void describe(u32 position) { __mw::describe<T>(position, kind_attribute, 0); }
+  template <u32 Position> static void describe() { __mw::describe<T, Position, kind_attribute>(); }
 };
 
 template <class... Tags> struct kernel {
@@ -174,9 +168,9 @@ template <class... Tags> struct kernel {
   template <class... P> struct caller<void (*)(P...)> {
     static_assert(sizeof...(P) == sizeof...(Tags), "every parameter of a kernel needs an attribute");
     template <auto Body> static void call(const thread& t) { Body(bind<metal::remove_cv_t<P>, Tags>::make(t)...); }
-    static void describe() {
-      u32 position = 0;
-      (bind<metal::remove_cv_t<P>, Tags>::describe(position++), ...);
+    static void describe() { describe_each(__make_integer_seq<sequence, u32, sizeof...(P)>()); }
+    template <u32... Positions> static void describe_each(sequence<u32, Positions...>) {
+      (bind<metal::remove_cv_t<P>, Tags>::template describe<Positions>(), ...);
     }
   };
 };
