@@ -4,35 +4,12 @@ from __future__ import annotations
 
 import re
 
-_POSITIONS = (
-    "thread_position_in_grid",
-    "thread_position_in_threadgroup",
-    "threadgroup_position_in_grid",
-    "threadgroups_per_grid",
-    "threads_per_grid",
-    "threads_per_threadgroup",
-    "dispatch_threads_per_threadgroup",
-    "grid_origin",
-    "grid_size",
-)
-_INDICES = (
-    "thread_index_in_threadgroup",
-    "thread_index_in_simdgroup",
-    "thread_index_in_quadgroup",
-    "simdgroup_index_in_threadgroup",
-    "quadgroup_index_in_threadgroup",
-    "simdgroups_per_threadgroup",
-    "quadgroups_per_threadgroup",
-    "dispatch_simdgroups_per_threadgroup",
-    "dispatch_quadgroups_per_threadgroup",
-    "threads_per_simdgroup",
-    "thread_execution_width",
-)
+from metalwright.msl.attributes import SCALAR_ATTRIBUTES, VECTOR_ATTRIBUTES
 
 # attribute -> how many components its parameter may have
 ATTRIBUTES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(_POSITIONS, (1, 2, 3)),
-    **dict.fromkeys(_INDICES, (1,)),
+    **dict.fromkeys(VECTOR_ATTRIBUTES, (1, 2, 3)),
+    **dict.fromkeys(SCALAR_ATTRIBUTES, (1,)),
 }
 
 _SPELLINGS = {

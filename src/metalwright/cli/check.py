@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +10,9 @@ from metalwright.cli import loading, shapes
 from metalwright.cli.output import console, show_error, show_json
 from metalwright.cli.progress import track
 from metalwright.errors import MetalwrightError, ToolchainError
+
+if TYPE_CHECKING:
+    from metalwright.check import Report
 
 
 def check(
@@ -21,6 +23,9 @@ def check(
     dtype: shapes.Dtypes = None,
     seed: Annotated[int, typer.Option(help="Seed of generated inputs.", min=0)] = 0,
     math: Annotated[str | None, typer.Option(help="safe or fast; the kernel's own by default.")] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds after which a launch that does not end is stopped.")
+    ] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the reports as JSON.")] = False,
 ) -> None:
     """Run kernels on their cases and compare them with PyTorch.
@@ -30,38 +35,41 @@ def check(
     result. Exit code 1 if a kernel is wrong, 2 if one could not be checked.
     """
     where = loading.parse_target(target)
-    reports: list[dict[str, Any]] = []
+    options = {"seed": seed, "math_mode": math, "timeout": timeout}
+    reports: list[Report] = []
     errors: list[dict[str, str]] = []
     for name, kernel in loading.kernels(where).items():
         try:
-            report = _check(where, name, kernel, shape, dtype, seed, math)
+            report = _check(where, name, kernel, shape, dtype, options)
         except ToolchainError:
             raise
         except MetalwrightError as error:
+            # one kernel that cannot be checked does not keep the others from it
             errors.append({"kernel": kernel.name, "error": str(error)})
             if not as_json:
                 show_error(error)
             continue
-        reports.append(json.loads(report.to_json()))
+        reports.append(report)
         if not as_json:
             if len(reports) > 1:
                 console().print()
             report.print_report(console())
-    ok = not errors and all(report["ok"] for report in reports)
+    right = all(report.ok for report in reports)
     if as_json:
-        show_json({"ok": ok, "kernels": reports, "errors": errors})
-    if not all(report["ok"] for report in reports):
+        plain = [report.to_dict() for report in reports]
+        show_json({"ok": right and not errors, "kernels": plain, "errors": errors})
+    if not right:
         raise typer.Exit(1)
     if errors:
         raise typer.Exit(2)
 
 
 def _check(
-    where: loading.Target, name: str, kernel: Any, shape: Any, dtype: Any, seed: int, math: str | None
-) -> Any:
+    where: loading.Target, name: str, kernel: Any, shape: Any, dtype: Any, options: dict[str, Any]
+) -> Report:
     from metalwright.check import check_cases, report_of
 
     with loading.user_code(where.path):
-        cases = shapes.cases_for(kernel, shape, dtype, seed)
-        done = track(check_cases(kernel, cases, seed=seed, math_mode=math), f"checking {name}")
-        return report_of(kernel, done, seed=seed, math_mode=math)
+        cases = shapes.cases_for(kernel, shape, dtype, options["seed"])
+        done = track(check_cases(kernel, cases, **options), f"checking {name}")
+        return report_of(kernel, done, seed=options["seed"], math_mode=options["math_mode"])

@@ -45,8 +45,8 @@ def parse_target(text: str) -> Target:
     path, name = Path(text), None
     if not path.is_file():
         front, colon, back = text.rpartition(":")
-        # a drive letter is no file, so what is left of the last colon decides
-        if colon and (Path(front).is_file() or back.replace(".", "").isidentifier()):
+        # not at any colon: one may follow a drive letter
+        if colon and (Path(front).is_file() or front.endswith(".py")):
             path, name = Path(front), back or None
     if not path.is_file():
         raise TargetError(f"no such file: {path} (expected FILE.py or FILE.py:NAME)")

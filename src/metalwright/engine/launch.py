@@ -10,6 +10,7 @@ from concurrent.futures import wait
 
 from metalwright.engine import abi, faults, limits, log, workers
 from metalwright.engine.build import Build, build
+from metalwright.engine.frames import largest_frame
 from metalwright.engine.jit import LoadedCode, load_code
 from metalwright.engine.types import Buffer, KernelSignature, LaunchReport, Module, Scalar
 from metalwright.errors import ArgumentError, KernelTimeout
@@ -28,7 +29,8 @@ class Program:
         self.signature = signature
         self._build = made
         self._code: LoadedCode = load_code(made)
-        self._stack_bytes = workers.stack_bytes(self._code.private_bytes)
+        frame = largest_frame(made.machine_code)
+        self._stack_bytes = workers.stack_bytes(max(frame, self._code.private_bytes))
         self._buffers = [p for p in signature.parameters if p.kind in ("tensor", "pointer", "reference")]
         self._logs = "__mw_log" in module.text
         limits.check_memory(
@@ -129,7 +131,8 @@ class Program:
         self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar], timeout: float | None
     ) -> Exception:
         if fault.kind == abi.FAULT_STOPPED:
-            site = self._build.sites[fault.site]
+            # between two threadgroups no place in the MSL is running
+            site = self._build.sites[fault.site] if fault.site < len(self._build.sites) else None
             message = f"stopped after {timeout} s: a loop does not end, or the kernel needs more time"
             return KernelTimeout(
                 message,

@@ -45,9 +45,9 @@ class WorkerMemory:
         return ctypes.addressof(ctypes.c_char.from_buffer(block))
 
 
-def stack_bytes(private_bytes: int) -> int:
-    """Return the size of a stack for a kernel whose private variables take this much."""
-    return -(-(2 * private_bytes + _STACK_RESERVE_BYTES) // _PAGE) * _PAGE
+def stack_bytes(frame_bytes: int) -> int:
+    """Return the size of a stack for a kernel whose frame takes this much."""
+    return -(-(2 * frame_bytes + _STACK_RESERVE_BYTES) // _PAGE) * _PAGE
 
 
 _idle = threading.local()

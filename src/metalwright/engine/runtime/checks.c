@@ -77,5 +77,5 @@ void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32
 
 // The end of one round of a loop.
 void __mw_loop(mw_context *context, u32 site) {
-  if (--context->current->fuel == 0) mw_fiber_yield(context, MW_POLLING, site);
+  if (--context->fuel == 0) mw_fiber_yield(context, MW_POLLING, site);
 }

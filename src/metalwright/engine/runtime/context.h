@@ -15,9 +15,6 @@ typedef struct {
   u32 state;
   u32 site;   // where it waits, or loops
   u32 lane;
-  u32 fuel;   // loop rounds until the launcher is asked whether to go on
-  u32 bytes;  // of the value it offers to the other lanes
-  u32 unused;
   u8 offered[MW_EXCHANGE_BYTES];
   mw_thread thread;
 } mw_fiber;
@@ -32,6 +29,7 @@ typedef struct mw_context {
   void *scheduler;  // stack pointer of the scheduler while a fiber runs
   u32 fiber_count;
   u32 aborted;
+  u32 fuel;  // loop rounds, of whichever threads, until the launcher is asked whether to go on
   mw_launch *launch;
   mw_worker *worker;
   u32 active;       // lanes that took part in the exchange that was resolved last

@@ -2,8 +2,8 @@
 // can go before the next begins, and so do the lanes inside one: the order that shows a missing barrier best.
 #include "context.h"
 
-// Rounds of loops between two questions to the launcher: some milliseconds.
-enum { MW_FUEL = 1 << 21 };
+// Between two questions to the launcher: rounds of loops, or threads that have ended. Some milliseconds of either.
+enum { MW_FUEL = 1 << 20, MW_THREADS = 1 << 16 };
 
 void mw_position(const mw_thread *thread, u32 position[3]) {
   for (int axis = 0; axis < 3; axis++)
@@ -27,20 +27,24 @@ _Noreturn void mw_fail(mw_context *context, mw_fault fault) {
   for (;;) mw_fiber_yield(context, MW_DONE, fault.site);
 }
 
+// Asks the launcher; where it says no, the current thread is the one that is reported.
+static int mw_may_go_on(mw_context *context, u32 site) {
+  mw_launch *launch = context->launch;
+  if (!__atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE) && !(launch->poll && launch->poll())) return 1;
+  mw_fault fault = {0};
+  fault.kind = MW_FAULT_STOPPED;
+  fault.site = site;
+  mw_report(context, fault);
+  return 0;
+}
+
 // Lets one thread run until it waits or ends, asking the launcher whenever the thread has looped for long.
 static void mw_run_thread(mw_context *context, mw_fiber *fiber) {
   mw_fiber_resume(context, fiber);
   while (fiber->state == MW_POLLING && !context->aborted) {
-    mw_launch *launch = context->launch;
-    if (__atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE) || (launch->poll && launch->poll())) {
-      mw_fault fault = {0};
-      fault.kind = MW_FAULT_STOPPED;
-      fault.site = fiber->site;
-      mw_report(context, fault);
-      return;
-    }
+    if (!mw_may_go_on(context, fiber->site)) return;
     fiber->state = MW_READY;
-    fiber->fuel = MW_FUEL;
+    context->fuel = MW_FUEL;
     mw_fiber_resume(context, fiber);
   }
 }
@@ -118,7 +122,6 @@ static void mw_run_on_fibers(mw_context *context, const mw_thread *first) {
         fiber->thread = thread;
         fiber->state = MW_READY;
         fiber->lane = index % MW_LANES;
-        fiber->fuel = MW_FUEL;
         mw_fiber_prepare(context, index);
       }
   context->fiber_count = index;
@@ -180,6 +183,8 @@ __attribute__((visibility("default"))) void mw_run(mw_launch *launch, mw_worker 
   context.launch = launch;
   context.worker = worker;
   context.active = 0;
+  context.fuel = MW_FUEL;
+  u64 ended = 0;
   char *next = worker->arena + __mw_arena_bytes;
   for (u32 i = 0; i < launch->threadgroup_count; i++) {
     next = (char *)(((u64)next + 15) & ~(u64)15);
@@ -195,6 +200,11 @@ __attribute__((visibility("default"))) void mw_run(mw_launch *launch, mw_worker 
       if (__atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE)) return;
       mw_run_group(&context, launch->reverse ? launch->group_total - 1 - i : i);
       if (context.aborted) return;
+      ended += context.fiber_count;
+      if (__mw_checked && ended >= MW_THREADS) {
+        ended = 0;
+        if (!mw_may_go_on(&context, ~0u)) return;
+      }
     }
   }
 }

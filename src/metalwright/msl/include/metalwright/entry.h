@@ -122,7 +122,7 @@ struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Ind
     Extents sizes;
     each<rank>([&](auto i) {
       if constexpr (Extents::static_extent(i) == metal::dynamic_extent)
-        sizes.__sizes[i] = __mw_buffer_extent(Index, i);
+        sizes.__sizes[i] = __mw_buffer_extent(Index, decltype(i)::value);
     });
     return metal::tensor<Element, Extents, metal::tensor_handle>(reinterpret_cast<Element*>(__mw_buffer(Index)), sizes);
   }
