@@ -20,7 +20,7 @@ import llvmlite.binding as llvm
 import ziglang
 
 INCLUDE = Path(__file__).parents[2] / "src" / "metalwright" / "msl" / "include"
-COMPILER = Path(ziglang.__file__).parent / (
+COMPILER = Path(str(ziglang.__file__)).parent / (
     "zig.exe" if sysconfig.get_platform().startswith("win") else "zig"
 )
 FLAGS = (
