@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from coreai_torch import TorchMetalKernel
 
-from metalwright.authoring import definition, dtypes, reference, source, validation
+from metalwright.authoring import definition, dtypes, kernel_log, reference, source, validation
 from metalwright.authoring.dtypes import ElementType
 from metalwright.authoring.source import Parameter
 from metalwright.engine import Buffer, LaunchReport, Scalar, load
@@ -177,13 +177,18 @@ def call(
     math_mode: str | None = None,
     checked: bool | None = None,
 ) -> Any:
-    """Execute an eager call of a kernel on tensors and return what its reference would: a tensor, list or tuple."""
+    """Execute an eager call of a kernel on tensors and return what its reference would: a tensor, list or tuple.
+
+    Lines that the kernel writes with ``os_log`` go to the logger ``metalwright.kernel``.
+    """
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        return execute(
+        execution = execute(
             kernel, inputs, threads_per_grid, threads_per_thread_group, result_shapes,
             math_mode=math_mode, checked=checked, group_name="threads_per_thread_group",
-        ).results  # fmt: skip
+        )  # fmt: skip
+        kernel_log.emit(kernel.name, execution.report.log)
+        return execution.results
 
     for name, value in zip(kernel.input_names, args, strict=False):
         if isinstance(value, np.ndarray) and value.ndim:
@@ -210,6 +215,8 @@ def launch(
     workers: int | None = None,
 ) -> Any:
     """Execute a kernel's MSL on tensors or NumPy arrays, whatever else is going on (no tracing, no gradients).
+
+    Lines that the kernel writes with ``os_log`` go to the logger ``metalwright.kernel`` of Python's ``logging``.
 
     Args:
         kernel: A :class:`MetalKernel` or a plain ``coreai_torch.TorchMetalKernel``.
@@ -247,6 +254,7 @@ def launch(
         kernel, inputs, threads_per_grid, threads_per_threadgroup, result_shapes,
         math_mode=math_mode, checked=checked, workers=workers,
     )  # fmt: skip
+    kernel_log.emit(kernel.name, execution.report.log)
     return _prepare(kernel).structure(execution.results)
 
 

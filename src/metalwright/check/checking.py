@@ -177,7 +177,8 @@ def _compare(
     def conditions() -> tuple[condition.Condition | None, ...]:
         # for all results at once, and only if one of them needs it: it evaluates the reference several times
         seed = seed_for(settings.seed, kernel.name, "condition")
-        return condition.measure(reference_of(kernel), expected.wide_inputs, expected.wide, seed)
+        dtypes = [result.dtype for result in expected.own]
+        return condition.measure(reference_of(kernel), expected.wide_inputs, expected.wide, seed, dtypes)
 
     return tuple(
         compare(

@@ -16,6 +16,8 @@ Index = tuple[int, ...]
 _FIRST = 8
 # a sum whose terms come this close to the end of a dtype's range may overflow in between
 _NEAR_OVERFLOW = 8
+# PyTorch rounds after each of its operations: a chain of this many may be that many roundings from float64
+_ROUNDINGS_APART = 16
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ class _FloatPair:
         size = self.wide.abs()
         self.relative_part = tolerance.rtol * size
         self.measured = tolerance.measured
+        self.either = torch.zeros_like(self.comparable)
         self.allowed = self.relative_part + tolerance.atol
         # in float64 there is a value and in the dtype there is none, or the two references disagree about that:
         # the computation leaves the dtype's range, and the order of its operations decides what comes out
@@ -178,7 +181,11 @@ class _FloatPair:
     def widen(self, condition: Condition, dtype: torch.dtype) -> None:
         apart = (self.own - self.wide).abs()
         apart = torch.where(apart.isfinite(), apart, 0.0)
-        self.allowed = self.allowed + 2.0 * apart + condition.slack(dtype, self.relative_part)
+        slack = condition.slack(dtype, self.relative_part)
+        # further apart than a few roundings, the two references stand on either side of a jump: a result may be
+        # near either, and not between them
+        self.either = apart > _ROUNDINGS_APART * (self.allowed + condition.rounding(dtype))
+        self.allowed = self.allowed + slack + torch.where(self.either, 0.0, 2.0 * apart)
         # what cancels in the end may have overflowed before
         self.out_of_range |= condition.change >= torch.finfo(dtype).max / _NEAR_OVERFLOW
 
@@ -190,6 +197,7 @@ class _FloatPair:
         within |= _same(self.got, self.expected)
         if not self.measured:
             return within
+        within |= self.comparable & self.either & ((self.got - self.own).abs() <= self.allowed)
         within |= _same(self.got, self.own) | (self.out_of_range & ~self.got.isfinite())
         # rounded beyond the dtype's range on one side, and just within it on the other
         edge = self.wide.isfinite() & (self.got.sign() == self.wide.sign())

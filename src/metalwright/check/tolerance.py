@@ -25,6 +25,11 @@ on the reference itself (:mod:`metalwright.check.condition`) and the tolerance o
   result depends on at most eight input elements, so that a chain of operations may round after each, as MSL
   does; otherwise no more than ``rtol * |reference|``, so that a long sum must be accumulated in float32.
 
+Only change that shrinks with the rounding counts. At a jump of the reference, such as a comparison with a threshold,
+the least rounding of an input may change the result by any amount; that allows a kernel nothing. Where PyTorch's own
+result and the reference in float64 stand on different sides of a jump (more than 16 times the base and one rounding
+apart), a result is right near either of them, and not between them.
+
 A tolerance that the caller gives is taken as it is, and nothing is added to it.
 """
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -32,7 +34,7 @@ def run(
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Run without the checks, faster.")] = False,
     everything: Annotated[bool, typer.Option("--all-values", help="Print results in full.")] = False,
 ) -> None:
-    """Execute the MSL and print results and times, without judging them.
+    """Execute the MSL and print results, times and what the kernel logs, without judging them.
 
     A kernel runs on its own cases, or on inputs from --shape and --dtype. An nn.Module runs on its example_args;
     every Metal kernel it calls executes its MSL, also one written for a Mac with coreai_torch.
@@ -88,6 +90,8 @@ def _run_case(
         f"{kernel.name}, {case.name}: grid {case.threads_per_grid}, threadgroup {case.threads_per_thread_group}, "
         f"first launch {_milliseconds(first)}, second {_milliseconds(again)}"
     )
+    for line in execution.report.log:
+        screen.print(f"  {line.level}: {kernel.name}, thread {line.thread}: {line.text}")
     _show(screen, kernel.result_names, execution.results, everything)
 
 
@@ -101,11 +105,35 @@ def _run_module(
     arguments = loading.example_args(where, module)
     began = time.perf_counter()
     emulated = emulate(checked=not unchecked, math_mode=math or "safe")
-    with waiting("running"), loading.user_code(where.path), torch.no_grad(), emulated:
+    logged: list[str] = []
+    with waiting("running"), loading.user_code(where.path), torch.no_grad(), emulated, _collecting(logged):
         results = module.eval()(*arguments)
     screen.print(f"{type(module).__name__}: {_milliseconds(time.perf_counter() - began)}")
+    for line in logged:
+        screen.print(f"  {line}")
     results = results if isinstance(results, (list, tuple)) else (results,)
     _show(screen, [f"result {i}" for i in range(len(results))], results, everything)
+
+
+@contextmanager
+def _collecting(lines: list[str]) -> Iterator[None]:
+    """Append what kernels log inside the block to ``lines``."""
+    from metalwright.authoring.kernel_log import LOGGER
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.levelname.lower()}: {record.getMessage()}")
+
+    handler, level, propagate = Collector(), LOGGER.level, LOGGER.propagate
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.DEBUG)
+    LOGGER.propagate = False  # shown here, and not again by the user's own handlers
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(level)
+        LOGGER.propagate = propagate
 
 
 def _show(screen: Console, names: Sequence[str], results: Sequence[Any], everything: bool) -> None:

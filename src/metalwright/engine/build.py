@@ -138,7 +138,8 @@ def _parse(text: str, label: str) -> llvm.ModuleRef:
         module.verify()
     except RuntimeError as error:
         raise ToolchainError(
-            f"LLVM cannot read the IR of {label!r} (do clang and llvmlite match?): {error}"
+            f"kernel {label!r}: LLVM cannot read its IR; where `metalwright doctor` finds that clang and llvmlite "
+            f"match, this is a mistake in Metalwright: {error}"
         ) from error
     module.triple = llvm.get_process_triple()
     module.data_layout = str(target_machine().target_data)

@@ -26,7 +26,7 @@ def explain(
     """Return the exception for a fault that the runtime recorded."""
     site = sites[fault.site] if fault.site < len(sites) else None
     kind = BarrierFault if fault.kind == abi.FAULT_BARRIER else MemoryFault
-    if fault.kind == abi.FAULT_TRAP:
+    if fault.kind in (abi.FAULT_TRAP, abi.FAULT_DIVISION):
         kind = KernelFault
     return kind(
         _message(fault, module, sites, arguments),
@@ -57,7 +57,9 @@ def _message(
     if fault.kind == abi.FAULT_BARRIER:
         return _barrier(fault, sites)
     if fault.kind == abi.FAULT_TRAP:
-        return "stopped itself: an assertion failed, or code was reached that must not be"
+        return "reaches code that must not be reached: a function that returns a value ends without one"
+    if fault.kind == abi.FAULT_DIVISION:
+        return "divides an integer by zero, which gives anything on a GPU"
     names = module.threadgroup_variables
     what = {
         abi.FAULT_THREADGROUP: f"the threadgroup variable {names[fault.object]!r}"

@@ -81,6 +81,12 @@ class Program:
             raise ArgumentError(
                 f"kernel {label!r} takes {len(self._buffers)} arguments ({names}), got {len(arguments)}"
             )
+        for parameter in self.signature.parameters:
+            if parameter.kind == "threadgroup" and parameter.index >= len(threadgroup_memory):
+                raise ArgumentError(
+                    f"kernel {label!r}: parameter {parameter.name!r} [[threadgroup({parameter.index})]] has no size "
+                    "in threadgroup_memory"
+                )
 
         groups = tuple(-(-size // step) for size, step in zip(grid, group, strict=True))
         total = groups[0] * groups[1] * groups[2]

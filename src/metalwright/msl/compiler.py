@@ -39,7 +39,7 @@ _LANGUAGE = (
     "-x c++ -std=c++23 -ffreestanding -nostdinc -nostdlib -fno-exceptions -fno-rtti -fdeclspec -fsigned-char "
     "-fno-threadsafe-statics -fno-strict-aliasing -fwrapv -fno-math-errno -Xclang -ffloat16-excess-precision=none "
     "-Xclang -fbfloat16-excess-precision=none "
-    "-fno-color-diagnostics -fno-caret-diagnostics -fno-diagnostics-fixit-info -fno-spell-checking -w -ferror-limit=20 "
+    "-fno-color-diagnostics -fno-caret-diagnostics -fno-diagnostics-fixit-info -fno-spell-checking -fno-elide-type -w -ferror-limit=20 "
     "-ftemplate-depth=256 -fconstexpr-steps=1000000"
 ).split()
 _INCLUDE_LINE = re.compile(
@@ -48,7 +48,8 @@ _INCLUDE_LINE = re.compile(
 _NEEDS_PREPROCESSOR = re.compile(r"^[ \t]*(?:#(?!\s*\d+ \")|%:)|_Pragma|\\\n|\?\?", re.MULTILINE)
 # everything else that a pragma can do is no business of a kernel
 _KEPT_PRAGMA = re.compile(r"#\s*pragma\s+(?:unroll|nounroll|clang\s+loop|STDC\s+FP_CONTRACT)\b")
-_PRAGMA = re.compile(r"^[ \t]*#\s*pragma\b.*$", re.MULTILINE)
+_PRAGMA = re.compile(r"^[ \t]*(?:#|%:)\s*pragma\b.*$", re.MULTILINE)
+_PRAGMA_OPERATOR = re.compile(r"\b_Pragma\b|\b__pragma\b")
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,11 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
         *_LANGUAGE,
         *_MATH[options.math_mode],
         # the checks go in before anything is optimised: what is undefined is what they are there to see
-        *(["-O0", "-Xclang", "-disable-O0-optnone", "-gline-tables-only"] if options.checked else ["-O2"]),
+        *(
+            ["-O0", "-Xclang", "-disable-O0-optnone", "-gline-tables-only", "-ftrivial-auto-var-init=pattern"]
+            if options.checked
+            else ["-O2"]
+        ),
         *_confined("include"),
         *["-S", "-emit-llvm", "-o", "-"],
     ]
@@ -130,11 +135,19 @@ def _preprocess(text: str, user: dict[str, str], label: str) -> str:
     text = _INCLUDE_LINE.sub("", text)
     if _NEEDS_PREPROCESSOR.search(text) is None:
         return text
+    # a pragma is obeyed while the preprocessor runs, and clang has some that make it crash
+    if (operator := _PRAGMA_OPERATOR.search(text)) is not None:
+        error = (operator.start(), f"{operator.group()!r} is refused: it is not part of Metal", True)
+        raise _lowering_failure(label, text, LineMap(text), (error,), user)
+    text = _without_pragmas(text)
     done = toolchain.clang([*_LANGUAGE, *_confined("stubs"), "-E", "-o", "-"], text.encode())
     if not done.ok:
         raise diagnostics.failure(label, done.messages, LineMap(text), user)
-    output = done.output.decode()
-    return _PRAGMA.sub(lambda match: match.group() if _KEPT_PRAGMA.search(match.group()) else "", output)
+    return _without_pragmas(done.output.decode())
+
+
+def _without_pragmas(text: str) -> str:
+    return _PRAGMA.sub(lambda match: match.group() if _KEPT_PRAGMA.search(match.group()) else "", text)
 
 
 def _lowering_failure(

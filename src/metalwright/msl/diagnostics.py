@@ -75,8 +75,7 @@ def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) ->
         if diagnostic not in diagnostics:
             diagnostics.append(diagnostic)
     if not diagnostics:
-        tail = output.strip()[-1000:] or "clang gave no message"
-        diagnostics.append(Diagnostic("error", f"the compiler failed: {tail}"))
+        diagnostics.append(Diagnostic("error", "the compiler gave up on this source without saying why"))
     return kind(label, tuple(diagnostics[:_MOST_SHOWN]))
 
 

@@ -11,7 +11,10 @@ _DECLARED = re.compile(r'^declare\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
 _DEFINED = re.compile(r'^define\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
 _VARIABLE = re.compile(r'^@([-\w.$]+|"[^"]*") = (?:[\w()]+ )*?(global|constant)\b', re.MULTILINE)
 _REFERENCE = re.compile(r"@([-\w.$]+)")
-_MANGLED = re.compile(r"_Z(?:Z.*E)?(?:N[KV]*)?L?(\d+)")
+_MANGLED = re.compile(r"_Z(?:Z.*E)?(N[KVRO]*)?L?(?=\d)")
+_MANGLED_PART = re.compile(r"L?(\d+)")
+# what C++ asks of an object that lives as long as the program, when it has a destructor
+_AT_EXIT = "__cxa_atexit"
 # functions of a GPU's runtime that the engine has; the front-end keeps user code from declaring such names
 _ENGINE = "__mw_"
 
@@ -26,6 +29,9 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
     """
     for name in _DECLARED.findall(ir):
         name = name.strip('"')
+        if name == _AT_EXIT:
+            sentence = "a program-scope variable needs code to end: its value must be a constant"
+            raise _error(CompileError, label, sentence, name, user)
         if not name.startswith(("llvm.", _ENGINE)):
             sentence = (
                 "function {!r} is declared but not defined: a kernel has no functions outside its source"
@@ -56,8 +62,14 @@ def plain_name(name: str) -> str:
     match = _MANGLED.match(name)
     if match is None:
         return name
-    length = int(match.group(1))
-    return name[match.end() : match.end() + length]
+    nested, position, plain = match.group(1) is not None, match.end(), name
+    # of a nested name, the last part: the function inside its namespace or struct
+    while (part := _MANGLED_PART.match(name, position)) is not None:
+        position = part.end() + int(part.group(1))
+        plain = name[part.end() : position]
+        if not nested:
+            break
+    return plain
 
 
 def _error(

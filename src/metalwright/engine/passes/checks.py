@@ -26,6 +26,7 @@ _ALLOCA = re.compile(rf"^\s*(?P<result>{text.NAME}) = alloca (?P<rest>.*)$")
 _COPY = re.compile(rf"^\s*(?P<result>{text.NAME}) = freeze ptr (?P<value>{text.NAME})")
 _ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
 _GLOBAL = re.compile(rf"^(?P<name>{text.NAME}) = (?:[\w()]+ )*?(?P<kind>constant|global) (?P<rest>.*)$")
+_EXPRESSION = re.compile(r"\b(?:getelementptr|inttoptr|bitcast|addrspacecast)\b[^(]*\(")
 _ALIGN = re.compile(r", align (\d+)")
 _BRANCH_TARGET = re.compile(r'label %([-\w.$]+|"[^"]*")')
 _TERMINATOR = re.compile(r"^\s*(?:br|switch) ")
@@ -137,9 +138,8 @@ def _accesses(line: str) -> list[_Access]:
 
 def _pointer(operand: str) -> str:
     """Return the pointer in a printed operand: a name, or a whole constant expression."""
-    start = operand.find("getelementptr")
-    if start >= 0:
-        end = start + operand[start:].index("(")
+    if (expression := _EXPRESSION.search(operand)) is not None:
+        start, end = expression.start(), expression.end() - 1
         depth = 0
         for index in range(end, len(operand)):
             depth += {"(": 1, ")": -1}.get(operand[index], 0)
@@ -185,10 +185,11 @@ def _check_call(
     location: str | None,
     add_site: Callable[[str | None], int],
 ) -> str | None:
-    # clang chose both the variable and the type of an access to a variable's start
-    if root.kind == "engine" or (access.pointer == root.name and not access.write):
+    if root.kind == "engine":
         return None
-    if access.pointer == root.name and root.kind == "private":
+    # most accesses take a whole variable, from its start
+    whole = access.pointer == root.name and access.size.isdigit() and _fits(int(access.size), root.type_name)
+    if whole and not (root.kind == "constant" and access.write):
         return None
     common = (
         f"ptr %2, ptr {access.pointer}, i64 {access.size}, i64 {access.align}, i32 {add_site(location)}, "
@@ -204,6 +205,13 @@ def _check_call(
         size = text.size_expression(root.type_name)
         return f"call void @__mw_check_object({common}, i32 {fault}, ptr {root.name}, i64 {size}, i32 -1)"
     return f"call void @__mw_check_anything({common})"
+
+
+def _fits(size: int, type_name: str) -> bool:
+    try:
+        return size <= text.store_bytes(type_name)
+    except (ValueError, KeyError):  # a type with a name of its own
+        return False
 
 
 def _block_order(body: list[str]) -> dict[str, int]:

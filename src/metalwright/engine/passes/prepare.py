@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from metalwright.engine.passes import checks, intrinsics, text
+from metalwright.engine.passes import arithmetic, checks, intrinsics, text
 from metalwright.engine.passes.sites import DebugLocations, SiteTable
 from metalwright.engine.types import Module
 from metalwright.errors import Site
@@ -16,6 +16,7 @@ _CHECK_DECLARATIONS = """
 declare void @__mw_check_buffer(ptr, ptr, i64, i64, i32, i32, i32)
 declare void @__mw_check_object(ptr, ptr, i64, i64, i32, i32, i32, ptr, i64, i32)
 declare void @__mw_check_anything(ptr, ptr, i64, i64, i32, i32)
+declare void @__mw_check_divisor(ptr, i32, i32)
 declare void @__mw_loop(ptr, i32)
 """
 # what clang found out about the parameters was true of the intrinsics, not of the loads that they have become
@@ -49,7 +50,9 @@ def prepare(module: Module, symbol: str) -> PreparedKernel:
 
     arena = intrinsics.lay_out_arena(body)
     body, roots = intrinsics.lower_addresses(body, arena)
+    body = intrinsics.stop_at_traps(body, module.checked)
     body = intrinsics.number_sites(body, table.add)
+    body = arithmetic.guard_divisions(body, module.checked, table.add)
     private = checks.private_types(body)
     uses_fibers = module.checked or intrinsics.needs_fibers(body)
     if module.checked:
@@ -65,6 +68,8 @@ def prepare(module: Module, symbol: str) -> PreparedKernel:
     ]
     facts = _facts(module.checked, uses_fibers, arena.bytes, private, variables)
     declarations = _CHECK_DECLARATIONS if module.checked else ""
+    if not any("@__mw_trap(" in line for line in outside if line.startswith("declare")):
+        declarations += "declare void @__mw_trap(ptr, i32)\n"
     whole = "\n".join([*outside, *body, declarations, facts, ""])
     return PreparedKernel(whole, arena.bytes, uses_fibers, len(private), tuple(table.sites))
 

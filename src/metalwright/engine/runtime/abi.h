@@ -42,7 +42,8 @@ enum mw_fault_kind {
   MW_FAULT_MISALIGNED,   // an access that its type's alignment does not allow
   MW_FAULT_BARRIER,      // threads at different barriers, or at one while others have ended
   MW_FAULT_STOPPED,      // the launcher asked to stop
-  MW_FAULT_TRAP,         // the kernel stopped itself: assert, or code that can never be reached
+  MW_FAULT_TRAP,         // code was reached that can never be: the end of a function that returns a value
+  MW_FAULT_DIVISION,     // an integer divided by zero
 };
 
 typedef struct {

@@ -75,6 +75,15 @@ void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32
   mw_fail(context, mw_access_fault(MW_FAULT_WILD, site, write, ~0u, at, 0, 0, size));
 }
 
+// An integer division; `zero` tells whether its divisor, or one of them, is zero.
+void __mw_check_divisor(mw_context *context, u32 zero, u32 site) {
+  if (!zero) return;
+  mw_fault fault = {0};
+  fault.kind = MW_FAULT_DIVISION;
+  fault.site = site;
+  mw_fail(context, fault);
+}
+
 // The end of one round of a loop.
 void __mw_loop(mw_context *context, u32 site) {
   if (--context->fuel == 0) mw_fiber_yield(context, MW_POLLING, site);
