@@ -33,17 +33,23 @@ def tensor(element: str, rank: int, name: str, index: int, space: str = "device"
     return f"tensor<{space} {element}, dextents<int, {rank}>, tensor_handle> {name} [[buffer({index})]]"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def body(
     src: str, *parameters: str, helper: str = "", checked: bool = True, math_mode: str = "safe"
 ) -> Program:
     """Compile a kernel from the statements of its body, which diagnostics know as ``k.src``."""
     head = f"[[kernel]] void k({', '.join(parameters)}) {{"
-    sections = (Section(PRELUDE), Section(helper, "k.helper_src"), Section(head), Section(src, FILE), Section("}"))
+    sections = (
+        Section(PRELUDE),
+        Section(helper, "k.helper_src"),
+        Section(head),
+        Section(src, FILE),
+        Section("}"),
+    )
     return load(compile_msl(sections, CompileOptions(math_mode, checked), "k"))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def whole(text: str, kernel: str | None = None, *, checked: bool = True, math_mode: str = "safe") -> Program:
     """Compile a file of MSL, ``k.metal``, and load one of its kernels."""
     sections = (Section(PRELUDE), Section(text, "k.metal"))

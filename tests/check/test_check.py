@@ -335,3 +335,20 @@ def test_the_report_as_json_is_plain_and_complete():
     worst = outcome["results"][0]["worst"]
     assert (worst["index"], worst["got"], worst["expected"]) == ([1], "inf", 2.0)
     assert outcome["findings"][0]["kind"] == "not-finite"
+
+
+TENTH = float(torch.tensor(0.1, dtype=torch.float16))
+
+
+def keep_from_a_tenth(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x >= TENTH, x, 0)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_jump_in_the_reference_excuses_nothing(size):
+    x = torch.full((size,), TENTH, dtype=torch.float16)
+    right = kernel("from_a_tenth", "out[gid] = x[gid] >= 0.1h ? x[gid] : TYPE(0);", keep_from_a_tenth)
+    assert metalwright.check(right, [case(x)]).ok
+    wrong = kernel("from_a_float_tenth", "out[gid] = x[gid] >= 0.1f ? x[gid] : TYPE(0);", keep_from_a_tenth)
+    outcome, finding = only(metalwright.check(wrong, [case(x)]))
+    assert finding.kind == "value" and outcome.results[0].wrong == size

@@ -148,9 +148,24 @@ def test_the_measured_condition_widens_only_what_needs_it():
 
 def test_pytorchs_own_distance_counts_twice_and_no_more():
     nothing = Condition(1, torch.zeros(1, dtype=torch.float64))
-    own = f32(1.001)
-    assert kinds(judged(f32(1.002), [1.0], own=own, condition=nothing)) == []
-    assert kinds(judged(f32(1.003), [1.0], own=own, condition=nothing)) == ["value"]
+    own = f32(1.0001)
+    assert kinds(judged(f32(1.0002), [1.0], own=own, condition=nothing)) == []
+    assert kinds(judged(f32(1.0003), [1.0], own=own, condition=nothing)) == ["value"]
+
+
+@pytest.mark.parametrize(
+    ("got", "right"), [(0.0, True), (1.0, True), (0.5, False), (1.5, False), (-1.0, False)]
+)
+def test_where_the_references_stand_on_either_side_of_a_jump_a_result_is_near_one_of_them(got, right):
+    condition = Condition(1, torch.ones(1, dtype=torch.float64))
+    assert kinds(judged(f32(got), [0.0], own=f32(1.0), condition=condition)) == ([] if right else ["value"])
+
+
+def test_the_rounding_of_half_is_bounded_by_what_half_moves():
+    steep = Condition(1, torch.full((1,), 4096.0).double(), coarse=torch.full((1,), 30.0).double())
+    got = torch.tensor([0.5], dtype=torch.float16)
+    assert kinds(judged(got, [0.0], condition=steep)) == ["value"]
+    assert kinds(judged(got / 32, [0.0], condition=steep)) == []
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,32 @@ def test_a_sum_of_either_sign_is_conditioned_by_its_terms():
     assert 1e5 < float(change) < 1e7
 
 
-def test_an_element_at_the_edge_of_finite_may_be_anything():
-    edge = 1 / (1 + FLOAT32_ROUNDING / 2)
-    change = condition_of(
-        lambda x: torch.where(x > 1, math.nan, x), torch.tensor([edge], dtype=torch.float64)
-    ).change
-    assert change.isinf().all()
+@pytest.mark.parametrize("beyond", [0.0, math.nan, math.inf, 1e6])
+@pytest.mark.parametrize("offset", [0.0, 2.0**-25, -(2.0**-25), 2.0**-28])
+def test_a_jump_is_no_magnified_rounding(beyond, offset):
+    x = torch.tensor([1.0 + offset], dtype=torch.float64)
+    for reference in (lambda x: torch.where(x > 1, beyond, x), lambda x: torch.where(x >= 1, x, beyond)):
+        before = reference(x)
+        if float(before) == float(x):
+            change = condition_of(reference, x).change
+            assert float(change) == pytest.approx(1.0, rel=1e-3), "that of x, on the side where it is"
+
+
+def test_a_jump_in_one_term_leaves_the_condition_of_the_others():
+    x = torch.tensor([1.0, *[100.0] * 9], dtype=torch.float64)
+    change = float(condition_of(lambda x: torch.where(x >= 1, x, -1e5).sum().reshape(1), x).change)
+    assert change == pytest.approx(901.0, rel=1e-3)
+
+
+def test_the_foot_of_a_square_root_is_steep_and_no_jump():
+    x = torch.tensor([1.0], dtype=torch.float64)
+    (condition,) = measure(
+        lambda x: (1 - x).clamp(min=0).sqrt(), (x,), (torch.zeros(1).double(),), 0, [torch.float16]
+    )
+    moved = math.sqrt(FLOAT32_ROUNDING)
+    assert float(condition.change) * FLOAT32_ROUNDING == pytest.approx(moved, rel=1e-6)
+    # extrapolated from float32's rounding it would be 2
+    assert float(condition.rounding(torch.float16)) == pytest.approx(math.sqrt(2.0**-11), rel=1e-6)
 
 
 def test_what_is_not_differentiable_is_guessed_from_the_extents():

@@ -53,7 +53,7 @@ def folder() -> Path:
 def limit() -> int:
     """Return the size limit in bytes: ``METALWRIGHT_CACHE_LIMIT_MB``, or 512 MiB."""
     chosen = os.environ.get("METALWRIGHT_CACHE_LIMIT_MB", "")
-    return int(chosen) * 1024 * 1024 if chosen.isdigit() else _DEFAULT_LIMIT_BYTES
+    return int(chosen) * 1024 * 1024 if chosen.isdecimal() else _DEFAULT_LIMIT_BYTES
 
 
 def key(*parts: str | bytes) -> str:

@@ -45,7 +45,10 @@ _LANGUAGE = (
 _INCLUDE_LINE = re.compile(
     r"^[ \t]*#[ \t]*include[ \t]*<(metal_\w+|MetalPerformancePrimitives/\w+\.h)>[ \t]*$", re.MULTILINE
 )
-_NEEDS_PREPROCESSOR = re.compile(r"^[ \t]*(?:#(?!\s*\d+ \")|%:)|_Pragma|\\\n|\?\?", re.MULTILINE)
+# a line marker is ours; any other directive, digraph, trigraph, or a backslash that may splice lines, is clang's to read
+_NEEDS_PREPROCESSOR = re.compile(r"^(?!# \d+ \").*(?:#|%:|_Pragma|\?\?|\\\s*$)", re.MULTILINE)
+# characters that end a line, or stand for a space, for clang and not for us
+_ODD_SPACES = str.maketrans({"\v": " ", "\f": " ", "\r": "\n"})
 # everything else that a pragma can do is no business of a kernel
 _KEPT_PRAGMA = re.compile(r"#\s*pragma\s+(?:unroll|nounroll|clang\s+loop|STDC\s+FP_CONTRACT)\b")
 _PRAGMA = re.compile(r"^[ \t]*(?:#|%:)\s*pragma\b.*$", re.MULTILINE)
@@ -132,7 +135,7 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
 
 def _preprocess(text: str, user: dict[str, str], label: str) -> str:
     # Metal's own headers are always there: most kernels then need no preprocessor, which costs a process
-    text = _INCLUDE_LINE.sub("", text)
+    text = _INCLUDE_LINE.sub("", text.replace("\r\n", "\n").translate(_ODD_SPACES))
     if _NEEDS_PREPROCESSOR.search(text) is None:
         return text
     # a pragma is obeyed while the preprocessor runs, and clang has some that make it crash

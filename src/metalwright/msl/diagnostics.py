@@ -21,6 +21,9 @@ _UNKNOWN = re.compile(
 _OUTSIDE_FILE = re.compile(r"'(.*)' file not found")
 _CLANG_OPTION = re.compile(r" \[-W[\w+-]+(?:,-W[\w+-]+)*\]$")
 _MOST_SHOWN = 12
+_ALSO = re.compile(r"'([^']+)' \(aka '([^']+)'\)")
+# what follows from an error inside the headers, about names that nobody wrote
+_INTERNAL = re.compile(r"__mw|__MW|__builtin_")
 
 # clang's words for the types that stand for Metal's
 _NAMES = (
@@ -74,6 +77,7 @@ def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) ->
         diagnostic = Diagnostic("error", sentence, *_locate(place, lines, user))
         if diagnostic not in diagnostics:
             diagnostics.append(diagnostic)
+    diagnostics = [d for d in diagnostics if not _INTERNAL.search(d.message)] or diagnostics
     if not diagnostics:
         diagnostics.append(Diagnostic("error", "the compiler gave up on this source without saying why"))
     return kind(label, tuple(diagnostics[:_MOST_SHOWN]))
@@ -126,4 +130,6 @@ def metal_names(text: str) -> str:
 
     for pattern, name in _NAMES:
         text = pattern.sub(short if name is None else name, text)
+    # two names for one type say nothing where they are the same, or where the second is C++'s
+    text = _ALSO.sub(lambda match: f"'{match.group(1)}'", text)
     return text.replace("const address space", "constant")

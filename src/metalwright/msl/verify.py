@@ -10,6 +10,12 @@ from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Sit
 _DECLARED = re.compile(r'^declare\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
 _DEFINED = re.compile(r'^define\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
 _VARIABLE = re.compile(r'^@([-\w.$]+|"[^"]*") = (?:[\w()]+ )*?(global|constant)\b', re.MULTILINE)
+_EXTERNAL = re.compile(r'^@([-\w.$]+|"[^"]*") = (?:[\w()]+ )*?(?:external|extern_weak)\b', re.MULTILINE)
+_ASSEMBLY = re.compile(r"^module asm\b|^[^;\n]*\bcall\b[^\n\"]*\basm\b", re.MULTILINE)
+# a call whose callee is a value, or a number, instead of a function's name
+_INDIRECT_CALL = re.compile(
+    r"^\s*(?:%[-\w.]+ = )?(?:tail |musttail |notail )?call\b(?![^\n]*@)[^\n]*\(", re.MULTILINE
+)
 _REFERENCE = re.compile(r"@([-\w.$]+)")
 _MANGLED = re.compile(r"_Z(?:Z.*E)?(N[KVRO]*)?L?(?=\d)")
 _MANGLED_PART = re.compile(r"L?(\d+)")
@@ -47,10 +53,18 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
                 "variable {!r} outlives a thread and can be written: it must be in the constant address space"
             )
             raise _error(CompileError, label, sentence, name, user)
+    if _ASSEMBLY.search(ir):
+        raise RefusedSourceError(label, (Diagnostic("error", "inline assembly is refused"),))
+    if (outside := _EXTERNAL.search(ir)) is not None:
+        sentence = "variable {!r} is declared but not defined: a kernel has no variables outside its source"
+        raise _error(RefusedSourceError, label, sentence, outside.group(1).strip('"'), user)
     defined = {name.strip('"') for name in _DEFINED.findall(ir)}
     for entry in entries:
         start = ir.index(f"@{entry}(")
         body = ir[start : ir.index("\n}", start)].partition("\n")[2]
+        if _INDIRECT_CALL.search(body):
+            sentence = "a function is called through a pointer: kernels cannot do that"
+            raise UnsupportedFeatureError(label, (Diagnostic("error", sentence),))
         for name in _REFERENCE.findall(body):
             if name in defined:
                 sentence = "function {!r} calls itself or is used through a pointer: kernels cannot do that"

@@ -113,7 +113,11 @@ inline void describe() {
 }
 
 // One parameter of type P with the attribute Tag: how it is made, and how it is described.
-template <class P, class Tag> struct bind;
+template <class P, class Tag> struct bind {
+  static_assert(metal::is_void_v<P>,
+                "a parameter with [[buffer(n)]] must be a tensor<device T, ..., tensor_handle>, a pointer or a reference, "
+                "one with [[threadgroup(n)]] a pointer");
+};
 
 template <class Element, class Extents, u32 Index>
 struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Index>> {
