@@ -129,7 +129,7 @@ def _changes(
                     change = _without_jumps(full[index], small[index]) / size
                     largest[index] = torch.maximum(before, change)
         for change, of_input in zip(changes, largest, strict=True):
-            if change is not None:
+            if change is not None and of_input is not None:
                 change += of_input
     return changes
 
