@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from typing import Any
 import torch
 
 from metalwright import MetalKernel, MetalParameter
+
+_SECONDS_IN_A_TURN = 0.2
 
 
 @dataclass(frozen=True)
@@ -38,26 +41,28 @@ def arguments(description: str | None) -> argparse.Namespace:
 
 def median_seconds(actions: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
     """Return each action's median time. They take turns, so that a change of the machine's speed meets them all."""
-    return [statistics.median(taken) for taken in _in_turns(actions, rounds)]
-
-
-def best_seconds(actions: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
-    """Return each action's shortest time, in turns as above.
-
-    For work that takes every core: on a machine that is shared, NumPy's threads wait for each other in most rounds
-    (a factor of 40 was seen between the median and the best), and a ratio to that would flatter us.
-    """
-    return [min(taken) for taken in _in_turns(actions, rounds)]
-
-
-def _in_turns(actions: Sequence[Callable[[], Any]], rounds: int) -> list[list[float]]:
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(rounds):
         for action, taken in zip(actions, times, strict=True):
             began = time.perf_counter()
             action()
             taken.append(time.perf_counter() - began)
-    return times
+    return [statistics.median(taken) for taken in times]
+
+
+def best_seconds(actions: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
+    """Return each action's shortest time; they take turns, and a short action is repeated within its turn.
+
+    The shortest, because work that takes every core is slowed down most by whatever else runs.
+    """
+    best = [math.inf] * len(actions)
+    for _ in range(rounds):
+        for index, action in enumerate(actions):
+            ends = time.perf_counter() + _SECONDS_IN_A_TURN
+            while (began := time.perf_counter()) < ends:
+                action()
+                best[index] = min(best[index], time.perf_counter() - began)
+    return best
 
 
 def print_rows(rows: Sequence[Row], as_json: bool) -> None:
