@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 
@@ -9,7 +10,8 @@ from metalwright.engine import abi
 from metalwright.engine.types import LogLine
 
 _LEVELS = ("debug", "info", "default", "error", "fault")
-_CONVERSION = re.compile(r"%([-+ #0]*)(\d+)?(?:\.(\d+))?(?:hh|h|ll|l|j|z|t)?([diouxXfFeEgGaAcsp%])")
+_BITS = {"hh": 8, "h": 16, None: 32}  # of an integer by its length modifier; the others are 64
+_CONVERSION = re.compile(r"%([-+ #0]*)(\d+)?(?:\.(\d+))?(hh|h|ll|l|j|z|t)?([diouxXfFeEgGaAcsp%])")
 
 
 def read(data: bytes) -> tuple[LogLine, ...]:
@@ -35,14 +37,18 @@ def format_line(text: str, values: list[int | float]) -> str:
     left = iter(values)
 
     def fill(match: re.Match[str]) -> str:
-        flags, width, precision, conversion = match.groups()
+        flags, width, precision, length, conversion = match.groups()
         if conversion == "%":
             return "%"
         value = next(left, None)
         if value is None:
             return match.group(0)
         if conversion in "diouxXcp":
-            value = int(value)
+            bits = {"p": 64, "c": 8}.get(conversion) or _BITS.get(length, 64)
+            # a float where the format wants an integer is undefined in C: any number will do, an exception will not
+            value = int(value) & ((1 << bits) - 1) if math.isfinite(value) else 0
+            if conversion in "di" and value >> (bits - 1):
+                value -= 1 << bits
             conversion = {"i": "d", "u": "d", "p": "x"}.get(conversion, conversion)
         spec = f"%{flags}{width or ''}{'.' + precision if precision else ''}{conversion}"
         if conversion in "aA":

@@ -42,10 +42,19 @@ _LANGUAGE = (
     "-fno-color-diagnostics -fno-caret-diagnostics -fno-diagnostics-fixit-info -fno-spell-checking -fno-elide-type -w -ferror-limit=20 "
     "-ftemplate-depth=256 -fconstexpr-steps=1000000"
 ).split()
+# what user code asks in `#if`; the other macros of Metal's headers are for the compiler (metalwright/macros.h)
+_VERSION = "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_BFLOAT__=1".split()
+# Metal's headers beside those under include/: what is in them that runs here needs no header
+_OTHER_HEADERS = (
+    "assert command_buffer config extended_vector graphics imageblocks initializer_list interpolate iterator matrix "
+    "mesh numeric pack packed_vector quadgroup raytracing simdgroup_matrix texture uniform utility "
+    "visible_function_table"
+).split()
+_HEADERS = [path.name for path in INCLUDE.glob("metal_*")] + [f"metal_{name}" for name in _OTHER_HEADERS]
 _INCLUDE_LINE = re.compile(
-    r"^[ \t]*#[ \t]*include[ \t]*<(metal_\w+|MetalPerformancePrimitives/\w+\.h)>[ \t]*$", re.MULTILINE
+    rf"^[ \t]*#[ \t]*include[ \t]*<(?:{'|'.join(_HEADERS)}|MetalPerformancePrimitives/\w+\.h)>[ \t]*$",
+    re.MULTILINE,
 )
-# a line marker is ours; any other directive, digraph, trigraph, or a backslash that may splice lines, is clang's to read
 _NEEDS_PREPROCESSOR = re.compile(r"^(?!# \d+ \").*(?:#|%:|_Pragma|\?\?|\\\s*$)", re.MULTILINE)
 # characters that end a line, or stand for a space, for clang and not for us
 _ODD_SPACES = str.maketrans({"\v": " ", "\f": " ", "\r": "\n"})
@@ -143,7 +152,7 @@ def _preprocess(text: str, user: dict[str, str], label: str) -> str:
         error = (operator.start(), f"{operator.group()!r} is refused: it is not part of Metal", True)
         raise _lowering_failure(label, text, LineMap(text), (error,), user)
     text = _without_pragmas(text)
-    done = toolchain.clang([*_LANGUAGE, *_confined("stubs"), "-E", "-o", "-"], text.encode())
+    done = toolchain.clang([*_LANGUAGE, *_VERSION, *_confined("stubs"), "-E", "-o", "-"], text.encode())
     if not done.ok:
         raise diagnostics.failure(label, done.messages, LineMap(text), user)
     return _without_pragmas(done.output.decode())

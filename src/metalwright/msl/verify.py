@@ -62,13 +62,13 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
     for entry in entries:
         start = ir.index(f"@{entry}(")
         body = ir[start : ir.index("\n}", start)].partition("\n")[2]
-        if _INDIRECT_CALL.search(body):
-            sentence = "a function is called through a pointer: kernels cannot do that"
-            raise UnsupportedFeatureError(label, (Diagnostic("error", sentence),))
         for name in _REFERENCE.findall(body):
             if name in defined:
                 sentence = "function {!r} calls itself or is used through a pointer: kernels cannot do that"
                 raise _error(UnsupportedFeatureError, label, sentence, name, user)
+        if _INDIRECT_CALL.search(body):
+            sentence = "a function is called through a pointer: kernels cannot do that"
+            raise UnsupportedFeatureError(label, (Diagnostic("error", sentence),))
 
 
 def plain_name(name: str) -> str:

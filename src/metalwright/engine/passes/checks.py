@@ -24,6 +24,9 @@ _GEP = re.compile(
 )
 _ALLOCA = re.compile(rf"^\s*(?P<result>{text.NAME}) = alloca (?P<rest>.*)$")
 _COPY = re.compile(rf"^\s*(?P<result>{text.NAME}) = freeze ptr (?P<value>{text.NAME})")
+# a small struct travels in registers: a tensor of one dimension, returned by value
+_INSERT = re.compile(rf"^\s*(?P<result>{text.NAME}) = insertvalue (?P<rest>.*)$")
+_EXTRACT = re.compile(rf"^\s*(?P<result>{text.NAME}) = extractvalue (?P<rest>.*)$")
 _ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
 _GLOBAL = re.compile(rf"^(?P<name>{text.NAME}) = (?:[\w()]+ )*?(?P<kind>constant|global) (?P<rest>.*)$")
 _EXPRESSION = re.compile(r"\b(?:getelementptr|inttoptr|bitcast|addrspacecast)\b[^(]*\(")
@@ -158,9 +161,23 @@ class _RootFinder:
         self._parents: dict[str, str] = {}
         for name, type_name in _allocas(body).items():
             self._known[name] = Root("private", name=name, type_name=type_name)
+        inserted: dict[
+            str, tuple[str, str, str]
+        ] = {}  # of a struct: the one it is made from, the place, the value
+        for line in body:
+            if match := _INSERT.match(line):
+                struct, value, place = text.split_arguments(match["rest"])[:3]
+                inserted[match["result"]] = (text.value_of(struct), place, text.value_of(value))
         for line in body:
             if match := _GEP.match(line):
                 self._parents[match["result"]] = _pointer(text.split_arguments(match["rest"])[1])
+            elif match := _EXTRACT.match(line):
+                whole, wanted = text.split_arguments(match["rest"])[:2]
+                struct, place, value = text.value_of(whole), "", ""
+                while place != wanted and struct in inserted:
+                    struct, place, value = inserted[struct]
+                if place == wanted:
+                    self._parents[match["result"]] = value
             elif match := _COPY.match(line):
                 self._parents[match["result"]] = match["value"]
             elif (match := _ENGINE_LOAD.match(line)) and match.group(1) not in self._known:

@@ -7,10 +7,11 @@ context (%2), so an intrinsic deep inside a helper function needs no context pas
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from metalwright.engine import abi
-from metalwright.engine.passes import text
+from metalwright.engine.passes import order, text
 from metalwright.engine.passes.checks import Root
 
 _ADDRESSES = {
@@ -23,11 +24,13 @@ _ADDRESSES = {
         "__mw_threadgroup_argument",
     )
 }
-_MEETINGS = ("__mw_barrier", "__mw_exchange")
+_EXCHANGE = "__mw_exchange"
+_MEETINGS = ("__mw_barrier", _EXCHANGE)
 # calls that need a fiber under the thread, or its position
 NEED_FIBERS = (*_MEETINGS, "__mw_lane", "__mw_gathered", "__mw_trap", "__mw_log")
 _SITED = {name: text.call_pattern(name) for name in (*_MEETINGS, "__mw_trap")}
 _ARENA = "%mw.arena"
+_PHI = re.compile(rf"^\s*{text.NAME} = phi ")
 
 
 @dataclass(frozen=True)
@@ -126,17 +129,39 @@ def stop_at_traps(body: list[str], checked: bool) -> list[str]:
     return out
 
 
-def number_sites(body: list[str], add_site) -> list[str]:
-    """Give each meeting point its number, in the order of the program's text; it is the last argument."""
-    out: list[str] = []
-    for line in body:
-        name = next((name for name in _SITED if f"@{name}(" in line), None)
-        if name and _SITED[name].match(line):
-            debug = text.DEBUG.search(line)
-            site = add_site(debug.group(1) if debug else None)
-            line = re.sub(r"(i32 (?:noundef )?)-1\)", rf"\g<1>{site})", line, count=1)
-        out.append(line)
-    return out
+def number_sites(body: list[str], add_site: Callable[[str | None], int]) -> list[str]:
+    """Give each meeting point its number, which is its last argument: lanes that wait at a lower one go on first.
+
+    In a loop where lanes exchange values they also meet before each round, behind everything else in the loop.
+    """
+    out = list(body)
+    rounds: dict[int, str] = {}  # what is to be inserted before a line
+    exchanges = 0
+    exchanges_before: dict[int, int] = {}
+    blocks = order.find_blocks(body)
+    for step in order.in_order(blocks):
+        block = blocks[step.block]
+        if step.ends:
+            if exchanges > exchanges_before[step.block]:
+                first = next(i for i in range(block.first + 1, len(body)) if not _PHI.match(body[i]))
+                rounds[first] = (
+                    f"  %mw.round{step.block} = call i32 @{_EXCHANGE}(ptr %2, ptr %2, i32 0, i32 {add_site(None)})"
+                )
+            continue
+        exchanges_before[step.block] = exchanges
+        for index in range(block.first, block.last + 1):
+            line = body[index]
+            name = next((name for name in _SITED if f"@{name}(" in line), None)
+            if name and _SITED[name].match(line):
+                debug = text.DEBUG.search(line)
+                site = add_site(debug.group(1) if debug else None)
+                out[index] = re.sub(r"(i32 (?:noundef )?)-1\)", rf"\g<1>{site})", line, count=1)
+                exchanges += name == _EXCHANGE
+    return [
+        line
+        for index, old in enumerate(out)
+        for line in ((rounds[index], old) if index in rounds else (old,))
+    ]
 
 
 def needs_fibers(body: list[str]) -> bool:
