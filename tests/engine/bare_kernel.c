@@ -38,7 +38,7 @@ void check(void) {
   mw_launch launch = {.buffers = &buffer, .buffer_count = 1, .grid_size = {140, 1, 1}, .group_size = {70, 1, 1},
                       .groups = {2, 1, 1}, .group_total = 2, .group_chunk = 2};
   mw_worker worker = {arena, sizeof arena, stacks, 65536, fibers};
-  mw_run(&launch, &worker);
+  while (mw_run(&launch, &worker)) {}
   for (u32 i = 0; i < 140; i++) {
     u32 me = i % 70, first = me / 32 * 32, last = first + 32 < 70 ? first + 32 : 70;
     u32 sum = (first + last - 1) * (last - first) / 2;

@@ -7,10 +7,9 @@ from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
 LANES = 32
 FIBER_BYTES = 256
+SCHEDULER_BYTES = 65536
 THREADGROUP_ARGUMENTS = 31
 LOG_RECORD_BYTES = 32
-
-Poll = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
 class BufferStruct(ctypes.Structure):
@@ -63,7 +62,6 @@ class LaunchStruct(ctypes.Structure):
         ("log", c_void_p),
         ("log_bytes", c_uint64),
         ("log_used", c_uint64),
-        ("poll", Poll),
         ("fault", FaultStruct),
     ]
 
@@ -77,6 +75,11 @@ class WorkerStruct(ctypes.Structure):
         ("stacks", c_void_p),
         ("stack_bytes", c_uint64),
         ("fibers", c_void_p),
+        ("scheduler_stack", c_void_p),
+        ("scheduler", c_void_p),
+        ("launcher", c_void_p),
+        ("paused", c_uint32),
+        ("unused", c_uint32),
     ]
 
 
@@ -93,7 +96,7 @@ class LogRecordStruct(ctypes.Structure):
     ]
 
 
-Run = ctypes.CFUNCTYPE(None, ctypes.POINTER(LaunchStruct), ctypes.POINTER(WorkerStruct))
+Run = ctypes.CFUNCTYPE(c_uint32, ctypes.POINTER(LaunchStruct), ctypes.POINTER(WorkerStruct))
 
 BUFFER_SIZE = ctypes.sizeof(BufferStruct)
 BUFFER_DATA = BufferStruct.data.offset

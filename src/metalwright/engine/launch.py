@@ -107,14 +107,11 @@ class Program:
         lines = ctypes.create_string_buffer(_LOG_BYTES) if self._logs else None
         if lines is not None:
             launch.log, launch.log_bytes = ctypes.addressof(lines), _LOG_BYTES
-        poll = _Poll(timeout) if self.module.checked else None
-        if poll is not None:
-            launch.poll = poll.callback
-
         count = min(max_workers or workers.processors(), total, max(1, threads // _THREADS_WORTH_A_WORKER))
         launch.group_chunk = max(1, total // (count * _CHUNKS_PER_WORKER)) if count > 1 else total
         per_group = min(group[0], grid[0]) * min(group[1], grid[1]) * min(group[2], grid[2])
-        run = functools.partial(self._run, launch, per_group, arena)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        run = functools.partial(self._run, launch, per_group, arena, deadline)
         began = time.perf_counter()
         if count == 1:
             run()
@@ -122,16 +119,18 @@ class Program:
             _run_on_pool(run, count, launch)
         seconds = time.perf_counter() - began
 
-        if poll is not None and poll.error is not None:
-            raise poll.error
         if launch.fault_taken:
             raise self._fault(launch.fault, arguments, timeout)
         written = log.read(lines.raw[: min(launch.log_used, _LOG_BYTES)]) if lines is not None else ()
         return LaunchReport(threads, count, seconds, written)
 
-    def _run(self, launch: abi.LaunchStruct, threads: int, arena: int) -> None:
+    def _run(self, launch: abi.LaunchStruct, threads: int, arena: int, deadline: float | None) -> None:
         with workers.borrowed(threads if self._build.uses_fibers else 0, self._stack_bytes, arena) as worker:
-            self._code.run(ctypes.byref(launch), ctypes.byref(worker))
+            # a checked kernel comes back every few milliseconds: Ctrl-C arrives here, between two instructions of
+            # Python, and the kernel's stacks are left where they stand
+            while self._code.run(ctypes.byref(launch), ctypes.byref(worker)):
+                if deadline is not None and time.monotonic() > deadline:
+                    launch.stop = 1
 
     def _fault(
         self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar], timeout: float | None
@@ -168,23 +167,6 @@ class _Frame:
             struct.extents, struct.rank = ctypes.addressof(extents), len(argument.extents)
             struct.writable = argument.writable
             struct.written = argument.written
-
-
-class _Poll:
-    """Asked by a running kernel, on an OS thread of the launcher, whether it may go on."""
-
-    def __init__(self, timeout: float | None) -> None:
-        self._deadline = None if timeout is None else time.monotonic() + timeout
-        self.error: BaseException | None = None
-        self.callback = abi.Poll(self._ask)
-
-    def _ask(self) -> int:
-        # signals are delivered while Python code runs: here Ctrl-C reaches a kernel that loops
-        try:
-            return int(self._deadline is not None and time.monotonic() > self._deadline)
-        except BaseException as error:
-            self.error = error
-            return 1
 
 
 def _run_on_pool(run: Callable[[], None], count: int, launch: abi.LaunchStruct) -> None:

@@ -30,6 +30,7 @@ class WorkerMemory:
             stacks=self._allocate(threads * stack_bytes),
             stack_bytes=stack_bytes,
             fibers=self._allocate(threads * abi.FIBER_BYTES),
+            scheduler_stack=self._allocate(abi.SCHEDULER_BYTES),
         )
 
     def fits(self, threads: int, stack_bytes: int, arena_bytes: int) -> bool:
@@ -57,7 +58,7 @@ _idle = threading.local()
 def borrowed(threads: int, stack: int, arena: int) -> Iterator[abi.WorkerStruct]:
     """Lend the calling OS thread memory for a launch; the last piece is kept for the next launch."""
     memory: WorkerMemory | None = getattr(_idle, "memory", None)
-    _idle.memory = None  # a launch inside a launch (from a poll) must not get the same memory
+    _idle.memory = None  # a launch inside a launch (from a signal's handler) must not get the same memory
     if memory is None or not memory.fits(threads, stack, arena):
         memory = WorkerMemory(threads, stack, max(arena, _PAGE))
     struct = abi.WorkerStruct.from_buffer_copy(memory.struct)

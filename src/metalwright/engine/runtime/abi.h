@@ -86,7 +86,6 @@ typedef struct {
   char *log;
   u64 log_bytes;          // room
   u64 log_used;           // what was asked for; past log_bytes: lines were dropped
-  int (*poll)(void);      // asked now and then while a kernel runs checked; nonzero: stop
   mw_fault fault;
 } mw_launch;
 
@@ -97,8 +96,13 @@ typedef struct {
   char *stacks;       // stacks of the fibers, one after another
   u64 stack_bytes;    // distance from one to the next
   char *fibers;       // room for MW_FIBER_BYTES for each thread of a threadgroup
+  char *scheduler_stack;    // of MW_SCHEDULER_BYTES, where the kernel is checked
+  void *scheduler;    // stack pointer of the scheduler while the launcher runs
+  void *launcher;     // stack pointer of the launcher while the scheduler runs
+  u32 paused;         // mw_run came back to let the launcher look around: call it again
+  u32 unused;
 } mw_worker;
 
-enum { MW_FIBER_BYTES = 256 };
+enum { MW_FIBER_BYTES = 256, MW_SCHEDULER_BYTES = 65536 };
 
 #endif

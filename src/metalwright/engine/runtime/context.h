@@ -53,9 +53,12 @@ static inline mw_fiber *mw_fiber_at(mw_context *context, u32 index) {
 void mw_fiber_prepare(mw_context *context, u32 index);
 void mw_fiber_resume(mw_context *context, mw_fiber *fiber);
 void mw_fiber_yield(mw_context *context, enum mw_state state, u32 site);
+void mw_start(mw_worker *worker, mw_launch *launch);
+void mw_pause(mw_worker *worker);
 
 // scheduler.c
 void mw_position(const mw_thread *thread, u32 position[3]);
+void mw_run_groups(mw_launch *launch, mw_worker *worker);
 void mw_report(mw_context *context, mw_fault fault);
 _Noreturn void mw_fail(mw_context *context, mw_fault fault);
 

@@ -39,30 +39,34 @@ static void mw_body(mw_context *context) {
   __builtin_trap();  // nobody resumes a fiber that is done
 }
 
-// Lays out the stack of a fiber so that the first switch to it enters mw_body.
-void mw_fiber_prepare(mw_context *context, u32 index) {
-  // Frames at the same offset of every stack would share their few cache sets: shift each by some lines.
-  u64 colour = (u64)(index % 61) * 64;
-  char *top = context->worker->stacks + (u64)(index + 1) * context->worker->stack_bytes - colour;
+// Lays out a stack so that the first switch to it calls a body; returns its stack pointer.
+static void *mw_lay_out(char *top, void *body, void *argument) {
   void **frame = (void **)((u64)top & ~(u64)63);
 #if defined(__x86_64__)
   frame -= 9;  // so that mw_begin finds the stack as the ABI wants it before a call: a multiple of 16
-  frame[0] = 0;                // r15
-  frame[1] = 0;                // r14
-  frame[2] = (void *)mw_body;  // r13
-  frame[3] = context;          // r12
-  frame[4] = 0;                // rbx
-  frame[5] = 0;                // rbp
+  frame[0] = 0;         // r15
+  frame[1] = 0;         // r14
+  frame[2] = body;      // r13
+  frame[3] = argument;  // r12
+  frame[4] = 0;         // rbx
+  frame[5] = 0;         // rbp
   frame[6] = (void *)mw_begin;
   frame[7] = 0;
 #elif defined(__aarch64__)
   frame -= 20;
   for (int i = 0; i < 20; i++) frame[i] = 0;
-  frame[0] = context;            // x19
-  frame[1] = (void *)mw_body;    // x20
+  frame[0] = argument;           // x19
+  frame[1] = body;               // x20
   frame[11] = (void *)mw_begin;  // x30
 #endif
-  mw_fiber_at(context, index)->stack_pointer = frame;
+  return frame;
+}
+
+void mw_fiber_prepare(mw_context *context, u32 index) {
+  // Frames at the same offset of every stack would share their few cache sets: shift each by some lines.
+  u64 colour = (u64)(index % 61) * 64;
+  char *top = context->worker->stacks + (u64)(index + 1) * context->worker->stack_bytes - colour;
+  mw_fiber_at(context, index)->stack_pointer = mw_lay_out(top, (void *)mw_body, context);
 }
 
 void mw_fiber_resume(mw_context *context, mw_fiber *fiber) {
@@ -75,4 +79,36 @@ void mw_fiber_yield(mw_context *context, enum mw_state state, u32 site) {
   fiber->state = state;
   fiber->site = site;
   mw_switch(&fiber->stack_pointer, context->scheduler);
+}
+
+// A checked kernel is scheduled on a stack of its own, so that it can be left standing while the launcher looks at
+// the clock and at signals. Left for good, it simply is not called again.
+typedef struct {
+  mw_worker *worker;
+  mw_launch *launch;
+} mw_start_arguments;
+
+static void mw_schedule(mw_start_arguments *given) {
+  mw_worker *worker = given->worker;
+  mw_run_groups(given->launch, worker);
+  worker->paused = 0;
+  mw_switch(&worker->scheduler, worker->launcher);
+  __builtin_trap();  // nobody resumes a scheduler that is done
+}
+
+// Begins, or goes on with, a launch; comes back when it is done or pauses.
+void mw_start(mw_worker *worker, mw_launch *launch) {
+  if (!worker->paused) {
+    mw_start_arguments *given = (mw_start_arguments *)worker->scheduler_stack;  // the far end of the stack
+    given->worker = worker;
+    given->launch = launch;
+    char *top = worker->scheduler_stack + MW_SCHEDULER_BYTES;
+    worker->scheduler = mw_lay_out(top, (void *)mw_schedule, given);
+  }
+  mw_switch(&worker->launcher, worker->scheduler);
+}
+
+void mw_pause(mw_worker *worker) {
+  worker->paused = 1;
+  mw_switch(&worker->scheduler, worker->launcher);
 }

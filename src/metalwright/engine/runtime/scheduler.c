@@ -2,7 +2,7 @@
 // can go before the next begins, and so do the lanes inside one: the order that shows a missing barrier best.
 #include "context.h"
 
-// Between two questions to the launcher: rounds of loops, or threads that have ended. Some milliseconds of either.
+// Between two pauses for the launcher: rounds of loops, or threads that have ended. Some milliseconds of either.
 enum { MW_FUEL = 1 << 20, MW_THREADS = 1 << 16 };
 
 void mw_position(const mw_thread *thread, u32 position[3]) {
@@ -27,10 +27,11 @@ _Noreturn void mw_fail(mw_context *context, mw_fault fault) {
   for (;;) mw_fiber_yield(context, MW_DONE, fault.site);
 }
 
-// Asks the launcher; where it says no, the current thread is the one that is reported.
+// Lets the launcher look around; where it wants to stop, the current thread is the one that is reported.
 static int mw_may_go_on(mw_context *context, u32 site) {
   mw_launch *launch = context->launch;
-  if (!__atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE) && !(launch->poll && launch->poll())) return 1;
+  mw_pause(context->worker);
+  if (!__atomic_load_n(&launch->stop, __ATOMIC_ACQUIRE)) return 1;
   mw_fault fault = {0};
   fault.kind = MW_FAULT_STOPPED;
   fault.site = site;
@@ -38,7 +39,7 @@ static int mw_may_go_on(mw_context *context, u32 site) {
   return 0;
 }
 
-// Lets one thread run until it waits or ends, asking the launcher whenever the thread has looped for long.
+// Lets one thread run until it waits or ends, pausing whenever it has looped for long.
 static void mw_run_thread(mw_context *context, mw_fiber *fiber) {
   mw_fiber_resume(context, fiber);
   while (fiber->state == MW_POLLING && !context->aborted) {
@@ -171,8 +172,8 @@ static void mw_run_group(mw_context *context, u64 index) {
     mw_run_directly(context, &first);
 }
 
-// Runs threadgroups until none is left or somebody asks to stop. Called by each worker of a launch.
-__attribute__((visibility("default"))) void mw_run(mw_launch *launch, mw_worker *worker) {
+// Runs threadgroups until none is left or somebody asks to stop.
+void mw_run_groups(mw_launch *launch, mw_worker *worker) {
   mw_context context;
   context.buffers = launch->buffers;
   context.arena = worker->arena;
@@ -207,4 +208,14 @@ __attribute__((visibility("default"))) void mw_run(mw_launch *launch, mw_worker 
       }
     }
   }
+}
+
+// Called by each worker of a launch, again and again until it returns 0.
+__attribute__((visibility("default"))) u32 mw_run(mw_launch *launch, mw_worker *worker) {
+  if (!__mw_checked) {
+    mw_run_groups(launch, worker);
+    return 0;
+  }
+  mw_start(worker, launch);
+  return worker->paused;
 }
