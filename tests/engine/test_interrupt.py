@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -13,15 +13,14 @@ PARAMETERS = (tensor("float", 1, "out", 0), "uint gid [[thread_position_in_grid]
 
 
 @pytest.fixture
-def soon() -> Iterator[None]:
-    """A signal after a moment, whose handler does what Ctrl-C does."""
+def interrupt_soon() -> Iterator[Callable[[], None]]:
+    """Asks for a signal in a moment, whose handler does what Ctrl-C does."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
-    yield
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.3) and None
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
@@ -35,8 +34,11 @@ def soon() -> Iterator[None]:
         "while (true) out[gid % 8] += 1;",
     ],
 )
-def test_a_kernel_without_end_is_interrupted(src: str, threads: int, soon: None) -> None:
+def test_a_kernel_without_end_is_interrupted(
+    src: str, threads: int, interrupt_soon: Callable[[], None]
+) -> None:
     program = body(src, *PARAMETERS)
+    interrupt_soon()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         launch(program, {}, {"out": np.zeros(threads, np.float32)}, threads, 64)
