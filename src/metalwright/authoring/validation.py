@@ -117,7 +117,10 @@ def scalar(kernel: str, name: str, kind: type, value: Any) -> int | float | bool
         raise ArgumentError(f"{where}: expected a {kind.__name__}, got {_described(value)}")
     if kind is bool:
         return bool(value)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.copysign(_FLOAT32_OVERFLOW, value)
     if not math.isfinite(number):
         raise ArgumentError(
             f"{where}: expected a finite float (Core AI takes no NaN or infinity here), got {number}"
@@ -157,6 +160,12 @@ def check_dense(kernel: str, name: str, value: torch.Tensor) -> None:
             f"kernel {kernel!r}: input {name!r}: expected a contiguous tensor (innermost stride 1, no gaps), got shape "
             f"{list(value.shape)} with strides {list(value.stride())}; pass {name}.contiguous(), or index the "
             f"original in the kernel"
+        )
+    needed = (value.storage_offset() + value.numel()) * value.element_size()
+    if value.device.type == "cpu" and value.untyped_storage().nbytes() < needed:
+        raise ArgumentError(
+            f"kernel {kernel!r}: input {name!r}: its storage has {value.untyped_storage().nbytes()} bytes, its shape "
+            f"{list(value.shape)} needs {needed}; it was resized after the tensor was made"
         )
 
 

@@ -10,6 +10,7 @@ from metalwright.engine import abi
 from metalwright.engine.types import LogLine
 
 _LEVELS = ("debug", "info", "default", "error", "fault")
+_WIDEST = 1024  # a kernel's format is not to fill the memory with spaces
 _BITS = {"hh": 8, "h": 16, None: 32}  # of an integer by its length modifier; the others are 64
 _CONVERSION = re.compile(r"%([-+ #0]*)(\d+)?(?:\.(\d+))?(hh|h|ll|l|j|z|t)?([diouxXfFeEgGaAcsp%])")
 
@@ -50,7 +51,8 @@ def format_line(text: str, values: list[int | float]) -> str:
             if conversion in "di" and value >> (bits - 1):
                 value -= 1 << bits
             conversion = {"i": "d", "u": "d", "p": "x"}.get(conversion, conversion)
-        spec = f"%{flags}{width or ''}{'.' + precision if precision else ''}{conversion}"
+        width, precision = (min(int(size), _WIDEST) if size else size for size in (width, precision))
+        spec = f"%{flags}{width or ''}{f'.{precision}' if precision is not None else ''}{conversion}"
         if conversion in "aA":
             return float(value).hex()
         return spec % value

@@ -17,7 +17,7 @@ from metalwright.msl.tokens import tokenize
 _ADDRESS_SPACES = frozenset({"device", "constant", "thread", "threadgroup"})
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 # attributes of GNU form that change what a type is; all others go
-_KEPT_GNU = frozenset({"aligned", "packed", "ext_vector_type", "vector_size"})
+_KEPT_GNU = frozenset({"aligned", "packed"})
 _BEFORE_A_STATEMENT = frozenset(["", ";", "{", "}", ")", ":", "static", "else"])
 _FLOATING = re.compile(
     r"(?P<value>(?:0[xX][\da-fA-F']*\.?[\da-fA-F']*[pP][+-]?\d+|(?:\d[\d']*)?\.[\d']+(?:[eE][+-]?\d+)?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from metalwright.engine.passes.sites import DebugLocations
 from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Site, UnsupportedFeatureError
 
 _DECLARED = re.compile(r'^declare\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
@@ -14,8 +15,10 @@ _EXTERNAL = re.compile(r'^@([-\w.$]+|"[^"]*") = (?:[\w()]+ )*?(?:external|extern
 _ASSEMBLY = re.compile(r"^module asm\b|^[^;\n]*\bcall\b[^\n\"]*\basm\b", re.MULTILINE)
 # a call whose callee is a value, or a number, instead of a function's name
 _INDIRECT_CALL = re.compile(
-    r"^\s*(?:%[-\w.]+ = )?(?:tail |musttail |notail )?call\b(?![^\n]*@)[^\n]*\(", re.MULTILINE
+    r"^.*\bcall\b[^@\n]*(?:%[-\w.]+|\bnull|\bundef|\bpoison|\bto ptr\))\(.*$", re.MULTILINE
 )
+_SIZED_AT_RUN_TIME = re.compile(r"^.* = alloca [^\n]*, i(?:32|64) %.*$", re.MULTILINE)
+_DEBUG = re.compile(r"!dbg !(\d+)")
 _REFERENCE = re.compile(r"@([-\w.$]+)")
 _MANGLED = re.compile(r"_Z(?:Z.*E)?(N[KVRO]*)?L?(?=\d)")
 _MANGLED_PART = re.compile(r"L?(\d+)")
@@ -30,7 +33,7 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
 
     Raises:
         RefusedSourceError: a function outside the program is called.
-        UnsupportedFeatureError: recursion or pointers to functions.
+        UnsupportedFeatureError: recursion, pointers to functions, arrays sized at run time.
         CompileError: a program-scope variable that can be written, or that needs code to start.
     """
     for name in _DECLARED.findall(ir):
@@ -66,9 +69,25 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
             if name in defined:
                 sentence = "function {!r} calls itself or is used through a pointer: kernels cannot do that"
                 raise _error(UnsupportedFeatureError, label, sentence, name, user)
-        if _INDIRECT_CALL.search(body):
-            sentence = "a function is called through a pointer: kernels cannot do that"
-            raise UnsupportedFeatureError(label, (Diagnostic("error", sentence),))
+        for pattern, sentence in (
+            (_INDIRECT_CALL, "a function is called through a pointer: kernels cannot do that"),
+            (
+                _SIZED_AT_RUN_TIME,
+                "the size of an array must be a constant: Metal has no arrays sized at run time",
+            ),
+        ):
+            if match := pattern.search(body):
+                site, excerpt = _place(match.group(), ir, user)
+                raise UnsupportedFeatureError(label, (Diagnostic("error", sentence, site, excerpt),))
+
+
+def _place(line: str, ir: str, user: Mapping[str, str]) -> tuple[Site | None, str | None]:
+    """Return where an instruction comes from, as far as the IR tells."""
+    debug = _DEBUG.search(line)
+    site = DebugLocations(ir.splitlines(), user).resolve(debug.group(1)) if debug else None
+    if site is None:
+        return None, None
+    return site, user[site.file].split("\n")[site.line - 1]
 
 
 def plain_name(name: str) -> str:

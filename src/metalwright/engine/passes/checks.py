@@ -27,6 +27,7 @@ _COPY = re.compile(rf"^\s*(?P<result>{text.NAME}) = freeze ptr (?P<value>{text.N
 # a small struct travels in registers: a tensor of one dimension, returned by value
 _INSERT = re.compile(rf"^\s*(?P<result>{text.NAME}) = insertvalue (?P<rest>.*)$")
 _EXTRACT = re.compile(rf"^\s*(?P<result>{text.NAME}) = extractvalue (?P<rest>.*)$")
+_PRIVATES = "%mw.privates"
 _ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
 _GLOBAL = re.compile(rf"^(?P<name>{text.NAME}) = (?:[\w()]+ )*?(?P<kind>constant|global) (?P<rest>.*)$")
 _EXPRESSION = re.compile(r"\b(?:getelementptr|inttoptr|bitcast|addrspacecast)\b[^(]*\(")
@@ -84,6 +85,7 @@ def insert_checks(
     """Return the function's lines with the calls of checked mode in them."""
     root_of = _RootFinder(body, roots, variables)
     order = _block_order(body)
+    privates = _allocas(body)
     out: list[str] = []
     block = -1
     for index, line in enumerate(body):
@@ -93,13 +95,32 @@ def insert_checks(
         location = debug.group(1) if debug else None
         suffix = debug.group(0) if debug else ""
         for access in _accesses(line):
-            call = _check_call(access, root_of(access.pointer), threadgroup_bytes, location, add_site)
+            root = root_of(access.pointer)
+            call = _check_call(access, root, threadgroup_bytes, len(privates), location, add_site)
             if call:
                 out.append(f"  {call}{suffix}")
         if _TERMINATOR.match(line) and any(order[target] <= block for target in _targets(body, index)):
             out.append(f"  call void @__mw_loop(ptr %2, i32 {add_site(location)}){suffix}")
         out.append(line)
+    if any("@__mw_check_anything(" in line for line in out):
+        return _with_table(out, privates)
     return out
+
+
+def _with_table(body: list[str], privates: dict[str, str]) -> list[str]:
+    """Put a table of the thread's private variables behind their allocation: which a stray pointer may mean."""
+    last = max((i for i, line in enumerate(body) if _ALLOCA.match(line)), default=0)
+    table = [f"  {_PRIVATES} = alloca [{max(len(privates), 1)} x {{ ptr, i64 }}], align 8"]
+    for index, (name, type_name) in enumerate(privates.items()):
+        entry = f"%mw.private{index}"
+        place = f"[{len(privates)} x {{ ptr, i64 }}], ptr {_PRIVATES}, i64 0, i64 {index}"
+        table += [
+            f"  {entry} = getelementptr {place}, i32 0",
+            f"  store ptr {name}, ptr {entry}, align 8",
+            f"  {entry}.size = getelementptr {place}, i32 1",
+            f"  store i64 {text.size_expression(type_name)}, ptr {entry}.size, align 8",
+        ]
+    return [*body[: last + 1], *table, *body[last + 1 :]]
 
 
 def private_types(body: list[str]) -> list[str]:
@@ -199,6 +220,7 @@ def _check_call(
     access: _Access,
     root: Root,
     threadgroup_bytes: dict[int, int],
+    privates: int,
     location: str | None,
     add_site: Callable[[str | None], int],
 ) -> str | None:
@@ -221,7 +243,7 @@ def _check_call(
         fault = abi.FAULT_PRIVATE if root.kind == "private" else abi.FAULT_CONSTANT
         size = text.size_expression(root.type_name)
         return f"call void @__mw_check_object({common}, i32 {fault}, ptr {root.name}, i64 {size}, i32 -1)"
-    return f"call void @__mw_check_anything({common})"
+    return f"call void @__mw_check_anything({common}, ptr {_PRIVATES}, i32 {privates})"
 
 
 def _fits(size: int, type_name: str) -> bool:

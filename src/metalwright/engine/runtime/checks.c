@@ -52,7 +52,9 @@ void __mw_check_object(mw_context *context, char *at, u64 size, u64 align, u32 s
 }
 
 // An access whose pointer may come from several places: it must lie in something that the thread may touch.
-void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write) {
+// `privates` are the thread's own variables: the rest of its stack holds what keeps the process alive.
+void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write,
+                         const mw_constant *privates, u32 private_count) {
   const mw_launch *launch = context->launch;
   mw_check_alignment(context, at, size, align, site, write);
   for (u32 i = 0; i < launch->buffer_count; i++) {
@@ -62,9 +64,8 @@ void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32
     return;
   }
   if (mw_inside(at, size, context->arena, context->worker->arena_bytes)) return;
-  u64 index = ((u64)context->current - (u64)context->worker->fibers) / MW_FIBER_BYTES;
-  char *stack = context->worker->stacks + index * context->worker->stack_bytes;
-  if (mw_inside(at, size, stack, context->worker->stack_bytes)) return;
+  for (u32 i = 0; i < private_count; i++)
+    if (mw_inside(at, size, privates[i].start, privates[i].bytes)) return;
   if (!write) {
     // an exchange's values, and the program's constants
     if (mw_inside(at, size, (char *)context->gathered, sizeof context->gathered)) return;

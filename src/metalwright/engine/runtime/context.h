@@ -40,7 +40,7 @@ typedef struct mw_context {
 extern const u32 __mw_checked;      // accesses, barriers and loops report to the runtime
 extern const u32 __mw_arena_bytes;  // of the threadgroup variables, without [[threadgroup(n)]] arguments
 extern const u32 __mw_uses_fibers;  // there are points where threads meet, or the kernel is checked
-typedef struct { char *start; u64 bytes; } mw_constant;
+typedef struct { char *start; u64 bytes; } mw_constant;  // a variable: of the program, or of one thread
 extern const mw_constant __mw_constants[];  // the constants in the program's own memory
 extern const u32 __mw_constant_count;
 void __mw_entry(const mw_thread *thread, const mw_buffer *buffers, mw_context *context);

@@ -25,11 +25,26 @@ _Noreturn void __mw_trap(mw_context *context, u32 site) {
   mw_fail(context, fault);
 }
 
+// How far a format may be read. Checked, it must be a constant of the program; otherwise it is taken on trust.
+static u64 mw_text_bytes(mw_context *context, const char *format) {
+  if (!__mw_checked) return ~0ull;
+  for (u32 i = 0; i < __mw_constant_count; i++) {
+    u64 offset = (u64)format - (u64)__mw_constants[i].start;
+    if (offset < __mw_constants[i].bytes) return __mw_constants[i].bytes - offset;
+  }
+  mw_fault fault = {0};
+  fault.kind = MW_FAULT_WILD;
+  fault.site = ~0u;
+  fault.size = 1;
+  fault.offset = (long long)(u64)format;
+  mw_fail(context, fault);
+}
+
 // One line of os_log. Arguments arrive widened to 64 bits, each with a letter that tells its kind.
 void __mw_log(mw_context *context, u32 level, const char *format, const u64 *values, const char *kinds, u32 count) {
   mw_launch *launch = context->launch;
-  u64 length = 0;
-  while (format[length]) length++;
+  u64 length = 0, most = mw_text_bytes(context, format);
+  while (length < most && format[length]) length++;
   u64 bytes = (sizeof(mw_log_record) + length + 1 + count * 9 + 7) / 8 * 8;
   u64 at = __atomic_fetch_add(&launch->log_used, bytes, __ATOMIC_RELAXED);
   if (at + bytes > launch->log_bytes) return;  // the launcher sees that log_used went past the end
@@ -44,5 +59,6 @@ void __mw_log(mw_context *context, u32 level, const char *format, const u64 *val
     __builtin_memcpy(text + i * 8, &values[i], 8);
     text[count * 8 + i] = kinds[i];
   }
-  __builtin_memcpy(text + count * 9, format, length + 1);
+  __builtin_memcpy(text + count * 9, format, length);
+  text[count * 9 + length] = 0;
 }
