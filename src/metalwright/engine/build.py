@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from dataclasses import asdict, dataclass, replace
@@ -42,7 +43,9 @@ def build(module: Module, symbol: str) -> Build:
     name = cache.key("build", _engine_identity(), module.text, symbol, str(module.checked))
     stored = cache.fetch(name)
     if stored is not None:
-        return _unpack(stored)
+        # a file of the right name and the wrong content is a miss
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return _unpack(stored)
     made = _build(module, symbol)
     cache.store(name, _pack(made))
     return made

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -90,10 +92,13 @@ def compile_msl(sections: tuple[Section, ...], options: CompileOptions, label: s
         raise ValueError(f"math_mode must be 'safe' or 'fast', got {options.math_mode!r}")
     user = sources(sections)
     text = join(sections)
+    _check_text(text, label)
     name = cache.key("msl", _identity(), text, json.dumps(user), label, json.dumps(asdict(options)))
     stored = cache.fetch(name)
     if stored is not None:
-        return _unpack(stored, user, options.checked, label)
+        # a file of the right name and the wrong content is a miss
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return _unpack(stored, user, options.checked, label)
     module = _compile(text, user, options, label)
     cache.store(name, _pack(module))
     return module
@@ -140,6 +145,14 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
     return Module(
         ir, signature.read(ir, lowered.kernels), options.checked, label, user, lowered.threadgroup_variables
     )
+
+
+def _check_text(text: str, label: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        sentence = f"the source has a character that is no text: {text[error.start : error.start + 1]!r}"
+        raise CompileError(label, (Diagnostic("error", sentence),)) from None
 
 
 def _preprocess(text: str, user: dict[str, str], label: str) -> str:
@@ -199,10 +212,16 @@ def _confined(view: str) -> list[str]:
     return ["-ivfsoverlay", str(_overlays() / f"{view}.yaml"), "-I", f"{_ROOT}/{view}"]
 
 
+def _remove_own(folder: Path, process: int) -> None:
+    # a forked child inherits this, and its parent still needs the folder
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @functools.cache
 def _overlays() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="metalwright-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove_own, folder, os.getpid())
     headers = [path.relative_to(INCLUDE).as_posix() for path in sorted(INCLUDE.rglob("*")) if path.is_file()]
     views = {
         "include": {header: header for header in headers},

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from metalwright.msl.attributes import OTHER_ATTRIBUTES, STANDARD_ATTRIBUTES, THREAD_ATTRIBUTES
 from metalwright.msl.edits import Edits
 from metalwright.msl.refused import NOT_IN_METAL, REFUSED, UNSUPPORTED
-from metalwright.msl.tokens import tokenize
+from metalwright.msl.tokens import Token, tokenize
 
 _ADDRESS_SPACES = frozenset({"device", "constant", "thread", "threadgroup"})
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
@@ -23,6 +23,7 @@ _FLOATING = re.compile(
     r"(?P<value>(?:0[xX][\da-fA-F']*\.?[\da-fA-F']*[pP][+-]?\d+|(?:\d[\d']*)?\.[\d']+(?:[eE][+-]?\d+)?"
     r"|\d[\d']*\.?(?:[eE][+-]?\d+)|\d[\d']*\.|\d[\d']*(?=[hH]$|bf$|BF$)))(?P<suffix>|[fF]|[hH]|bf|BF)$"
 )
+_LONGEST_TEMPLATE_ARGUMENTS = 4096  # tokens; past that, a '<' is taken for a comparison
 _KEPT_BUILTINS = frozenset({"__builtin_expect", "__builtin_assume", "__builtin_unreachable"})
 
 
@@ -63,12 +64,27 @@ class Lowered:
     errors: tuple[tuple[int, str, bool], ...]  # offset, sentence, whether the source is refused
 
 
+def _closing_brackets(tokens: list[Token]) -> dict[int, int]:
+    """Return, for each bracket that is closed, the index of the one that closes it."""
+    pairs: dict[int, int] = {}
+    opened: list[int] = []
+    for index, token in enumerate(tokens):
+        if token.kind != "mark":
+            continue
+        if token.text in _OPEN:
+            opened.append(index)
+        elif token.text in _CLOSE and opened:
+            pairs[opened.pop()] = index
+    return pairs
+
+
 class _Lowering:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = [
             t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")
         ]
+        self.brackets = _closing_brackets(self.tokens)
         self.edits = Edits()
         self.errors: list[tuple[int, str, bool]] = []
         self.kernels: list[KernelDeclaration] = []
@@ -100,19 +116,13 @@ class _Lowering:
 
     def closing(self, index: int) -> int:
         """Return the index of the bracket that closes the one at ``index`` (the last token if none does)."""
-        depth = 0
-        for i in range(index, len(self.tokens)):
-            text = self.tokens[i].text if self.tokens[i].kind == "mark" else ""
-            depth += (text in _OPEN) - (text in _CLOSE)
-            if depth <= 0:
-                return i
-        return len(self.tokens) - 1
+        return self.brackets.get(index, len(self.tokens) - 1)
 
     def closing_angle(self, index: int) -> int:
         """Return the index of the ``>`` that closes template arguments, or -1 where these are none."""
         depth = 0
         i = index
-        while i < len(self.tokens):
+        while i < min(index + _LONGEST_TEMPLATE_ARGUMENTS, len(self.tokens)):
             text = self.tokens[i].text
             if text == "<":
                 depth += 1
@@ -238,8 +248,31 @@ class _Lowering:
         return last, found
 
     def attribute_list(self, index: int) -> int:
-        """Attributes that stand before a declaration or a statement."""
-        last, found = self.parse_attributes(index)
+        """Attributes that stand before a declaration or a statement: one list, or several in a row."""
+        lists: list[tuple[int, int, dict[str, str]]] = []
+        following = index
+        while self.is_attribute(following):
+            last, found = self.parse_attributes(following)
+            lists.append((following, last, found))
+            following = last + 1
+        attributes: dict[str, str] = {}
+        for first, _, found in lists:
+            attributes |= found
+            self.check_attributes(first, found)
+        kernel = self.word(following) == "kernel" and attributes.keys() & OTHER_ATTRIBUTES
+        if kernel or "kernel" in attributes:
+            for first, last, _ in lists:
+                self.blank(first, last)
+            if self.word(following) == "kernel":
+                self.blank(following, following)
+                following += 1
+            return self.kernel(following, attributes)
+        for first, last, found in lists:
+            if not set(found) <= STANDARD_ATTRIBUTES:
+                self.blank(first, last)
+        return following
+
+    def check_attributes(self, index: int, found: dict[str, str]) -> None:
         if "function_constant" in found:
             self.error(
                 index,
@@ -251,24 +284,6 @@ class _Lowering:
                     index,
                     UNSUPPORTED.get(stage, f"[[{stage}]] is not supported: Metalwright runs compute kernels"),
                 )
-        if not set(found) <= STANDARD_ATTRIBUTES:
-            self.blank(index, last)
-        following = last + 1
-        while self.is_attribute(following):
-            following, more = self.parse_attributes(following)
-            found |= more
-            following += 1
-        if "kernel" in found or (self.word(following) == "kernel" and found.keys() & OTHER_ATTRIBUTES):
-            i = last + 1
-            while i < following:
-                end, _ = self.parse_attributes(i)
-                self.blank(i, end)
-                i = end + 1
-            if self.word(following) == "kernel":
-                self.blank(following, following)
-                following += 1
-            return self.kernel(following, found)
-        return last + 1
 
     def gnu_attribute(self, index: int) -> int:
         if self.word(index + 1) != "(":
