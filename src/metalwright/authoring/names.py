@@ -5,6 +5,8 @@ from __future__ import annotations
 import keyword
 import re
 
+from metalwright.msl.macros import macro_names
+
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 _CPP_KEYWORDS = """
@@ -37,6 +39,8 @@ def parameter_problem(name: object) -> str | None:
         return f"expected a C++ identifier, got {name!r}"
     if name in RESERVED:
         return f"{name!r} is a keyword or a type in MSL"
+    if name in macro_names():
+        return f"{name!r} is a macro of the Metal standard library"
     if name.startswith("__"):
         return f"{name!r} starts with two underscores, which C++ reserves for the compiler"
     return None
@@ -54,6 +58,8 @@ def kernel_problem(name: object) -> str | None:
         return f"expected a C++ identifier, got {name!r}"
     if keyword.iskeyword(name):
         return f"{name!r} is a Python keyword and cannot name a PyTorch operator"
+    if name in macro_names():
+        return f"{name!r} is a macro of the Metal standard library"
     if name.startswith("__"):
         return f"{name!r} starts with two underscores, which C++ reserves for the compiler"
     return None

@@ -21,6 +21,7 @@ from metalwright.engine import Buffer, LaunchReport, Scalar, load
 from metalwright.errors import ArgumentError
 from metalwright.msl import CompileOptions, compile_msl
 
+_C: Any = torch._C  # its private parts have no type stubs
 _PLANS_KEPT = 256  # per kernel; a plan is small, but shapes may be without end
 _INT32 = struct.Struct("=i")
 _FLOAT32 = struct.Struct("=f")
@@ -134,6 +135,7 @@ def execute(
         raise ArgumentError(
             f"kernel {name!r}: expected all inputs as tensors or all as NumPy arrays, got both"
         )
+    _check_kinds(kernel, values)
     prepared = _prepare(kernel)
 
     key = (_signature(kernel, values), shapes, grid, group, options, _text(kernel))
@@ -269,6 +271,10 @@ class _WithoutGradient(torch.autograd.Function):
         return results
 
     @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise ArgumentError(f"kernel {ctx.kernel!r} has no derivative; call it on tensors without tangents")
+
+    @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
         raise ArgumentError(f"kernel {ctx.kernel!r} has no gradient; call it under torch.no_grad()")
 
@@ -303,6 +309,16 @@ def _scalars(kernel: TorchMetalKernel, inputs: Sequence[Any]) -> list[Any]:
         validation.scalar(kernel.name, name, scalars[name], value) if name in scalars else value
         for name, value in zip(kernel.input_names, inputs, strict=True)
     ]
+
+
+def _check_kinds(kernel: TorchMetalKernel, values: Sequence[Any]) -> None:
+    """Refuse what has no dtype or shape to go by; everything else about an input is checked once per signature."""
+    for name, value in zip(kernel.input_names, values, strict=True):
+        if name in kernel._scalar_input_types or isinstance(value, np.ndarray):
+            continue
+        wrapped = isinstance(value, torch.Tensor) and _C._functorch.is_functorch_wrapped_tensor(value)
+        if wrapped or not isinstance(value, torch.Tensor) or value.is_nested:
+            validation.check_tensor(kernel.name, name, value)
 
 
 def _signature(kernel: TorchMetalKernel, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -385,7 +401,14 @@ def _arguments(kernel: TorchMetalKernel, values: Sequence[Any]) -> tuple[list[Bu
             continue
         if isinstance(value, torch.Tensor):
             # not in the plan's key: two tensors of one shape and dtype may differ in these
-            if not value.is_contiguous() or value.is_neg() or value.is_conj() or value.device.type != "cpu":
+            shrunk = value.untyped_storage().nbytes() < value.nbytes
+            if (
+                shrunk
+                or not value.is_contiguous()
+                or value.is_neg()
+                or value.is_conj()
+                or value.device.type != "cpu"
+            ):
                 validation.check_tensor(kernel.name, name, value)
             dtype = dtypes.BY_TORCH[value.dtype]
         else:

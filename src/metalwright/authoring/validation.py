@@ -19,6 +19,8 @@ from metalwright.errors import ArgumentError, DispatchError
 MAX_THREADS_PER_THREADGROUP = 1024
 MAX_RANK = 16  # of a Metal tensor
 _UINT32_MAX = 2**32 - 1
+_C: Any = torch._C  # its private parts have no type stubs
+_TRANSFORMED = "is inside a torch.func transform (jvp, grad, vmap); kernels have no rule for it"
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _FLOAT32_OVERFLOW = float.fromhex("0x1.ffffffp127")  # from here on, rounding to 32 bits gives infinity
 
@@ -120,7 +122,7 @@ def scalar(kernel: str, name: str, kind: type, value: Any) -> int | float | bool
     try:
         number = float(value)
     except OverflowError:
-        number = math.copysign(_FLOAT32_OVERFLOW, value)
+        number = _FLOAT32_OVERFLOW
     if not math.isfinite(number):
         raise ArgumentError(
             f"{where}: expected a finite float (Core AI takes no NaN or infinity here), got {number}"
@@ -150,6 +152,7 @@ def check_tensor(kernel: str, name: str, value: Any) -> ElementType:
     _check_extents(where, tuple(value.shape))
     if isinstance(value, torch.Tensor):
         check_dense(kernel, name, value)
+        check_storage(kernel, name, value)
     return row
 
 
@@ -161,12 +164,6 @@ def check_dense(kernel: str, name: str, value: torch.Tensor) -> None:
             f"{list(value.shape)} with strides {list(value.stride())}; pass {name}.contiguous(), or index the "
             f"original in the kernel"
         )
-    needed = (value.storage_offset() + value.numel()) * value.element_size()
-    if value.device.type == "cpu" and value.untyped_storage().nbytes() < needed:
-        raise ArgumentError(
-            f"kernel {kernel!r}: input {name!r}: its storage has {value.untyped_storage().nbytes()} bytes, its shape "
-            f"{list(value.shape)} needs {needed}; it was resized after the tensor was made"
-        )
 
 
 def check_traced(kernel: str, name: str, value: torch.Tensor) -> None:
@@ -174,6 +171,8 @@ def check_traced(kernel: str, name: str, value: torch.Tensor) -> None:
 
     On the device, too, an input that is not dense stops the program, so the export stops here.
     """
+    if _C._functorch.is_gradtrackingtensor(value):
+        raise ArgumentError(f"kernel {kernel!r}: input {name!r}: {_TRANSFORMED}")
     if value.layout is torch.strided and all(isinstance(n, int) for n in (*value.shape, *value.stride())):
         check_dense(kernel, name, value)
 
@@ -187,7 +186,25 @@ def check_narrow(kernel: str, name: str, low: int, high: int) -> None:
         )
 
 
+def check_storage(kernel: str, name: str, value: torch.Tensor) -> None:
+    """Check that a CPU tensor's memory is still all there. Raises :class:`ArgumentError`."""
+    needed = (value.storage_offset() + value.numel()) * value.element_size()
+    if value.untyped_storage().nbytes() < needed:
+        raise ArgumentError(
+            f"kernel {kernel!r}: input {name!r}: its storage has {value.untyped_storage().nbytes()} bytes, its shape "
+            f"{list(value.shape)} needs {needed}; it was resized after the tensor was made"
+        )
+
+
 def _check_torch(where: str, name: str, value: torch.Tensor) -> None:
+    if _C._functorch.is_functorch_wrapped_tensor(value):
+        raise ArgumentError(
+            f"{where}: is inside a torch.func transform (jvp, grad, vmap); kernels have no rule for it"
+        )
+    if value.is_nested:
+        raise ArgumentError(
+            f"{where}: is a nested tensor; expected a dense one, call the kernel on each part"
+        )
     if value.device.type == "meta":
         raise ArgumentError(f"{where}: is on device 'meta' and has no data; expected a CPU tensor")
     if value.device.type != "cpu":
