@@ -7,6 +7,7 @@ Each class also derives from the built-in that a caller would expect (``ValueErr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,12 @@ class RefusedSourceError(CompileError):
 
 
 class KernelFault(MetalwrightError):
-    """A kernel did something wrong while it ran in checked mode; ``site`` says where in the MSL."""
+    """A kernel did something wrong while it ran in checked mode; ``site`` says where in the MSL.
+
+    ``log`` holds the lines that its threads had written with ``os_log`` by then.
+    """
+
+    log: tuple[Any, ...] = ()
 
     def __init__(
         self,

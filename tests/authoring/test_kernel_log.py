@@ -64,3 +64,15 @@ def test_a_check_does_not_log(kernel, caplog):
     case = {"inputs": [torch.ones(3)], "threads_per_thread_group": (3, 1, 1), **SIZES}
     assert metalwright.check(kernel, [case]).ok
     assert lines(caplog) == []
+
+
+def copy_of(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+def test_lines_before_a_fault_are_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    src = 'os_log_default.log("at %d", gid);\nout[gid + 100] = x[gid];'
+    kernel = MetalKernel("logs_then_fails", ["x"], ["out"], src, copy_of, GID)
+    with caplog.at_level(logging.INFO, "metalwright.kernel"), pytest.raises(metalwright.errors.MemoryFault):
+        kernel(torch.ones(3), threads_per_thread_group=(3, 1, 1), **SIZES)
+    assert [record.getMessage() for record in caplog.records] == ["logs_then_fails, thread (0, 0, 0): at 0"]

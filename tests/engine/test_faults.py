@@ -54,6 +54,8 @@ class Case:
 
 
 CASES = [
+    Case("on a line that is rewritten", "threadgroup float t[64]; t[gid] = 1.0; out[gid] = t[int(gid) - 1] * 2.0;", 1,
+         "t[int(gid) - 1]", r"4 bytes before the start of the threadgroup variable 't'", 0),
     Case("past the end", "out[gid] = x[gid + 1];", 1, "x[gid + 1]", r"reads element 8 of 'x', which has 8 .*just past the end", 7),
     Case("before the start", "out[gid] =\n  x[int(gid) - 1];", 2, "x[int(gid) - 1]", r"reads element -1 of 'x'.* 4 bytes before", 0),
     Case("a write", "out[gid] = 1;\n\tout[gid + 2] = 2;", 2, "out[gid + 2] = 2", r"writes element 8 of 'out'.*just past", 6),

@@ -18,7 +18,7 @@ from metalwright.authoring import definition, dtypes, kernel_log, reference, sou
 from metalwright.authoring.dtypes import ElementType
 from metalwright.authoring.source import Parameter
 from metalwright.engine import Buffer, LaunchReport, Scalar, load
-from metalwright.errors import ArgumentError
+from metalwright.errors import ArgumentError, KernelFault
 from metalwright.msl import CompileOptions, compile_msl
 
 _C: Any = torch._C  # its private parts have no type stubs
@@ -169,6 +169,17 @@ def execute(
     return Execution(results, tuple(_whole(s, arrays) for s in shadows) if track_written else None, report)
 
 
+def _execute_with_log(kernel: TorchMetalKernel, *args: Any, **options: Any) -> Execution:
+    """Execute, and pass on what the kernel logged, also where it then did something wrong."""
+    try:
+        execution = execute(kernel, *args, **options)
+    except KernelFault as fault:
+        kernel_log.emit(kernel.name, fault.log)
+        raise
+    kernel_log.emit(kernel.name, execution.report.log)
+    return execution
+
+
 def call(
     kernel: TorchMetalKernel,
     args: Sequence[Any],
@@ -185,11 +196,10 @@ def call(
     """
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        execution = execute(
+        execution = _execute_with_log(
             kernel, inputs, threads_per_grid, threads_per_thread_group, result_shapes,
             math_mode=math_mode, checked=checked, group_name="threads_per_thread_group",
         )  # fmt: skip
-        kernel_log.emit(kernel.name, execution.report.log)
         return execution.results
 
     for name, value in zip(kernel.input_names, args, strict=False):
@@ -252,11 +262,10 @@ def launch(
         raise ArgumentError(
             f"kernel {kernel.name!r}: inputs: expected a list of inputs or a mapping, got {type(inputs).__name__}"
         )
-    execution = execute(
+    execution = _execute_with_log(
         kernel, inputs, threads_per_grid, threads_per_threadgroup, result_shapes,
         math_mode=math_mode, checked=checked, workers=workers,
     )  # fmt: skip
-    kernel_log.emit(kernel.name, execution.report.log)
     return _prepare(kernel).structure(execution.results)
 
 

@@ -13,7 +13,7 @@ from metalwright.engine.build import Build, build
 from metalwright.engine.frames import largest_frame
 from metalwright.engine.jit import LoadedCode, load_code
 from metalwright.engine.types import Buffer, KernelSignature, LaunchReport, Module, Scalar
-from metalwright.errors import ArgumentError, KernelTimeout
+from metalwright.errors import ArgumentError, KernelFault, KernelTimeout
 
 # fewer threads than this are done before another OS thread has woken up
 _THREADS_WORTH_A_WORKER = 16_384
@@ -119,9 +119,11 @@ class Program:
             _run_on_pool(run, count, launch)
         seconds = time.perf_counter() - began
 
-        if launch.fault_taken:
-            raise self._fault(launch.fault, arguments, timeout)
         written = log.read(lines.raw[: min(launch.log_used, _LOG_BYTES)]) if lines is not None else ()
+        if launch.fault_taken:
+            fault = self._fault(launch.fault, arguments, timeout)
+            fault.log = written
+            raise fault
         return LaunchReport(threads, count, seconds, written)
 
     def _run(self, launch: abi.LaunchStruct, threads: int, arena: int, deadline: float | None) -> None:
@@ -134,7 +136,7 @@ class Program:
 
     def _fault(
         self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar], timeout: float | None
-    ) -> Exception:
+    ) -> KernelFault:
         if fault.kind == abi.FAULT_STOPPED:
             # between two threadgroups no place in the MSL is running
             site = self._build.sites[fault.site] if fault.site < len(self._build.sites) else None

@@ -43,6 +43,8 @@ class Module:
 
     ``sources`` maps each of the user's files to its text, for excerpts under messages; ``threadgroup_variables`` are
     the names of the variables in threadgroup memory, by the id that the intrinsic is called with.
+    ``compiled_lines`` holds the user's lines that were changed before they were compiled, by file and number: the
+    columns in the IR are theirs.
     """
 
     text: str
@@ -51,6 +53,7 @@ class Module:
     label: str
     sources: Mapping[str, str] = field(default_factory=dict)
     threadgroup_variables: tuple[str, ...] = ()
+    compiled_lines: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def kernel(self, name: str) -> KernelSignature:
         """Return the kernel with this host name.

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from metalwright import toolchain
+from metalwright.columns import original_column
 from metalwright.engine import KernelSignature, Module, Parameter, cache
 from metalwright.errors import (
     CompileError,
@@ -24,7 +25,6 @@ from metalwright.errors import (
 )
 from metalwright.msl import diagnostics, signature
 from metalwright.msl.dialect import lower
-from metalwright.msl.edits import original_column
 from metalwright.msl.program import LineMap, Section, join, sources
 from metalwright.msl.verify import verify
 
@@ -143,8 +143,25 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
     entries = tuple(signature.ENTRY.format(i) for i in range(len(lowered.kernels)))
     verify(label, ir, entries, user)
     return Module(
-        ir, signature.read(ir, lowered.kernels), options.checked, label, user, lowered.threadgroup_variables
+        ir,
+        signature.read(ir, lowered.kernels),
+        options.checked,
+        label,
+        user,
+        lowered.threadgroup_variables,
+        _changed_lines(LineMap(lowered.text), user) if options.checked else {},
     )
+
+
+def _changed_lines(lines: LineMap, user: dict[str, str]) -> dict[tuple[str, int], str]:
+    """Return the user's lines as the compiler sees them, where that is not as they were written."""
+    changed = {}
+    for file, text in user.items():
+        for number, written in enumerate(text.split("\n"), 1):
+            compiled = lines.content(file, number)
+            if compiled != written:
+                changed[file, number] = compiled
+    return changed
 
 
 def _check_text(text: str, label: str) -> None:
@@ -247,6 +264,7 @@ def _pack(module: Module) -> bytes:
         "text": module.text,
         "kernels": [asdict(kernel) for kernel in module.kernels],
         "threadgroup_variables": module.threadgroup_variables,
+        "compiled_lines": [[*place, line] for place, line in module.compiled_lines.items()],
     }
     return json.dumps(facts).encode()
 
@@ -257,4 +275,6 @@ def _unpack(data: bytes, user: dict[str, str], checked: bool, label: str) -> Mod
         KernelSignature(**{**kernel, "parameters": tuple(Parameter(**p) for p in kernel["parameters"])})
         for kernel in facts["kernels"]
     )
-    return Module(facts["text"], kernels, checked, label, user, tuple(facts["threadgroup_variables"]))
+    compiled_lines = {(file, number): line for file, number, line in facts["compiled_lines"]}
+    variables = tuple(facts["threadgroup_variables"])
+    return Module(facts["text"], kernels, checked, label, user, variables, compiled_lines)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from metalwright.columns import original_column
 from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Site, UnsupportedFeatureError
-from metalwright.msl.edits import original_column
 from metalwright.msl.program import LineMap
 from metalwright.msl.refused import UNSUPPORTED
 

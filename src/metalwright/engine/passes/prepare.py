@@ -45,7 +45,7 @@ def prepare(module: Module, symbol: str) -> PreparedKernel:
     lines = module.text.splitlines()
     entry = next(function for function in text.functions(lines) if function.name == symbol)
     variables = checks.globals_of(lines)
-    table = SiteTable(DebugLocations(lines, module.sources))
+    table = SiteTable(DebugLocations(lines, module.sources), module)
     body = lines[entry.first : entry.last + 1]
 
     arena = intrinsics.lay_out_arena(body)

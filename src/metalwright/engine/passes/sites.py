@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from metalwright.columns import original_column
+from metalwright.engine.types import Module
 from metalwright.errors import Site
 
 _NODE = re.compile(
@@ -19,12 +21,23 @@ class SiteTable:
     """The places that instrumented code speaks of by number."""
 
     locations: DebugLocations
+    module: Module
     sites: list[Site | None] = field(default_factory=list)
 
     def add(self, debug: str | None) -> int:
         """Return the number of the site of a debug location (the ``N`` of ``!dbg !N``)."""
-        self.sites.append(self.locations.resolve(debug) if debug else None)
+        site = self.locations.resolve(debug) if debug else None
+        self.sites.append(as_written(site, self.module) if site else None)
         return len(self.sites) - 1
+
+
+def as_written(site: Site, module: Module) -> Site:
+    """Return a place of the compiled text as one of the text that the user wrote."""
+    compiled = module.compiled_lines.get((site.file, site.line))
+    written = module.sources.get(site.file, "").split("\n")
+    if compiled is None or not 0 < site.line <= len(written):
+        return site
+    return Site(site.file, site.line, original_column(compiled, written[site.line - 1], site.column))
 
 
 class DebugLocations:
