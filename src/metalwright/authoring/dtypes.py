@@ -64,7 +64,6 @@ ELEMENT_TYPES: tuple[ElementType, ...] = (
 
 BY_TORCH: dict[torch.dtype, ElementType] = {row.torch: row for row in ELEMENT_TYPES}
 BY_NUMPY: dict[np.dtype[Any], ElementType] = {row.numpy: row for row in ELEMENT_TYPES}
-BY_ELEMENT: dict[str, ElementType] = {row.element: row for row in ELEMENT_TYPES}
 BY_NAME: dict[str, ElementType] = {
     alias: row for row in ELEMENT_TYPES for alias in (row.msl, row.element, row.name)
 }

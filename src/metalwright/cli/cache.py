@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from metalwright.cli.output import console, megabytes, show_json
+from metalwright.cli.output import console, readable_size, show_json
 
 app = typer.Typer(help="Show or clear the disk cache of compiled kernels.", invoke_without_command=True)
 
@@ -29,7 +29,7 @@ def show(
     screen = console()
     screen.print(f"path     {stats.path}")
     screen.print(f"entries  {stats.entries}")
-    screen.print(f"size     {megabytes(stats.bytes)} of at most {megabytes(stats.limit)}")
+    screen.print(f"size     {readable_size(stats.bytes)} of at most {readable_size(stats.limit)}")
 
 
 @app.command()

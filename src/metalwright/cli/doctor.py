@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from metalwright.cli.output import console, megabytes, show_json, show_table
+from metalwright.cli.output import console, readable_size, show_json, show_table
 from metalwright.errors import MetalwrightError
 
 _PYTHON = (3, 11)
@@ -99,7 +99,9 @@ def _cache() -> Finding:
     from metalwright.engine import cache
 
     stats = cache.stats()
-    found = f"{stats.path}, {stats.entries} entries, {megabytes(stats.bytes)} of {megabytes(stats.limit)}"
+    found = (
+        f"{stats.path}, {stats.entries} entries, {readable_size(stats.bytes)} of {readable_size(stats.limit)}"
+    )
     try:
         stats.path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=stats.path).close()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from metalwright.cli import loading, shapes
-from metalwright.cli.output import console, megabytes
+from metalwright.cli.output import console, readable_size
 from metalwright.cli.progress import waiting
 
 
@@ -38,7 +38,7 @@ def export(
         written = coreai.export(module, arguments, output, dynamic_shapes=dynamic)
     size = sum(file.stat().st_size for file in Path(written).rglob("*") if file.is_file())
     kind = "static shapes" if dynamic is None else "dynamic shapes"
-    console().print(f"wrote {written} ({megabytes(size)}, {kind})")
+    console().print(f"wrote {written} ({readable_size(size)}, {kind})")
 
 
 def _arguments(

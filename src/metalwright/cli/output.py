@@ -47,6 +47,6 @@ def show_table(screen: Console, header: Sequence[str], rows: Sequence[Sequence[s
         screen.print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def megabytes(count: int) -> str:
-    """Return a number of bytes as MiB."""
-    return f"{count / 2**20:.1f} MiB"
+def readable_size(count: int) -> str:
+    """Return a number of bytes as MiB, or as KiB where that says more."""
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"

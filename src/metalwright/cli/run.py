@@ -149,4 +149,4 @@ def _show(screen: Console, names: Sequence[str], results: Sequence[Any], everyth
 
 
 def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
-LANES = 32
 FIBER_BYTES = 256
 SCHEDULER_BYTES = 65536
-THREADGROUP_ARGUMENTS = 31
 LOG_RECORD_BYTES = 32
 
 
@@ -105,7 +103,6 @@ BUFFER_EXTENTS = BufferStruct.extents.offset
 CONTEXT_ARENA = 8
 CONTEXT_DYNAMIC = 16
 
-FAULT_NONE = 0
 FAULT_BUFFER = 1
 FAULT_THREADGROUP = 2
 FAULT_PRIVATE = 3

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 NAME = r'(?:%[-\w.$]+|%"[^"]*"|@[-\w.$]+|@"[^"]*")'
 DEFINE = re.compile(r'^define\b.*?@([-\w.$]+|"[^"]*")\(')
-DECLARE = re.compile(r'^declare\b.*?@([-\w.$]+|"[^"]*")\(')
 LABEL = re.compile(r'^([-\w.$]+|"[^"]*"):')
 DEBUG = re.compile(r", !dbg !(\d+)")
-ASSIGN = re.compile(rf"^\s*({NAME}) = (.*)$")
 
 _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _VECTOR = re.compile(r"<(\d+) x (.+)>$")
