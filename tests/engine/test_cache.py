@@ -217,3 +217,39 @@ def test_a_key_depends_on_where_its_parts_end() -> None:
     assert cache.key("ab", "c") != cache.key("a", "bc")
     assert cache.key("a") == cache.key(b"a")
     assert cache.key("a", "") != cache.key("a")
+
+
+FORKED = """
+import os, sys
+from tests.support import body, tensor
+parameters = (tensor("float", 1, "out", 0), "uint gid [[thread_position_in_grid]]")
+body("out[gid] = 1;", *parameters)
+if os.fork() == 0:
+    sys.exit(0)
+assert os.wait()[1] == 0
+body("out[gid] = 2;", *parameters)
+"""
+
+
+def test_a_forked_child_leaves_what_its_parent_compiles_with(tmp_path: Path) -> None:
+    environment = os.environ | {"METALWRIGHT_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], env=environment, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[]", b"\0" * 64, b"not json"])
+def test_an_entry_with_a_true_digest_and_wrong_content_is_a_miss(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("METALWRIGHT_CACHE_DIR", str(tmp_path))
+    assert doubles(compiled())
+    names = [path.name for path in tmp_path.iterdir()]
+    assert len(names) >= 2
+    for name in names:
+        stored = cache.fetch(name)
+        assert stored is not None
+        if not stored.startswith(b"; ModuleID"):  # the runtime's IR, which has no structure to be wrong
+            cache.store(name, content)
+    assert doubles(compiled())

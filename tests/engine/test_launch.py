@@ -85,10 +85,11 @@ out[gid] = tile[SIZE - 1 - gid];
     launch(body(src.replace("SIZE", "8192"), *parameters), {}, {"out": out}, 64, 64)
     np.testing.assert_array_equal(out, 8191 - np.arange(64))
     with pytest.raises(
-        DispatchError, match=r"needs 32772 bytes of threadgroup memory \(tile\);.*32768 \(32 KiB\)"
+        DispatchError, match=r"needs 32772 bytes of threadgroup memory \(tile 32772\);.*32768 \(32 KiB\)"
     ) as caught:
         body(src.replace("SIZE", "8193"), *parameters)
-    assert "kernel 'k'" in str(caught.value)
+    assert "kernel 'k': k.src:2:19: " in str(caught.value)
+    assert str(caught.value).endswith("\n    threadgroup float tile[8193];\n                      ^")
 
 
 REVERSED = """

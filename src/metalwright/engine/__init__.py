@@ -9,6 +9,7 @@ from metalwright.engine.types import (
     Module,
     Parameter,
     Scalar,
+    ThreadgroupVariable,
 )
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "Parameter",
     "Program",
     "Scalar",
+    "ThreadgroupVariable",
     "load",
 ]

@@ -33,6 +33,7 @@ class Build:
 
     machine_code: bytes
     arena_bytes: int
+    threadgroup_sizes: tuple[int, ...]
     uses_fibers: bool
     private_variables: int
     sites: tuple[Site | None, ...]
@@ -113,6 +114,7 @@ def _build(module: Module, symbol: str) -> Build:
     return Build(
         machine.emit_object(linked),
         prepared.arena_bytes,
+        prepared.threadgroup_sizes,
         prepared.uses_fibers,
         prepared.private_variables,
         prepared.sites,
@@ -159,5 +161,6 @@ def _pack(made: Build) -> bytes:
 def _unpack(data: bytes) -> Build:
     length = int.from_bytes(data[:8], "little")
     facts = json.loads(data[8 : 8 + length])
+    facts["threadgroup_sizes"] = tuple(facts["threadgroup_sizes"])
     facts["sites"] = tuple(Site(**site) if site else None for site in facts["sites"])
     return Build(machine_code=data[8 + length :], **facts)

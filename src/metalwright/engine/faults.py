@@ -12,14 +12,6 @@ _CLOSE_BYTES = 64 * 1024
 _ALL_ENDED = 0xFFFFFFFF
 
 
-def excerpt(module: Module, site: Site | None) -> str | None:
-    """Return the line of the user's MSL at a site."""
-    if site is None:
-        return None
-    lines = module.sources.get(site.file, "").splitlines()
-    return lines[site.line - 1] if 0 < site.line <= len(lines) else None
-
-
 def explain(
     fault: abi.FaultStruct, module: Module, sites: Sequence[Site | None], arguments: Sequence[Buffer | Scalar]
 ) -> KernelFault:
@@ -32,7 +24,7 @@ def explain(
         _message(fault, module, sites, arguments),
         kernel=module.label,
         site=site,
-        excerpt=excerpt(module, site),
+        excerpt=module.excerpt(site),
         thread=(fault.position[0], fault.position[1], fault.position[2]),
     )
 
@@ -60,7 +52,7 @@ def _message(
         return "reaches code that must not be reached: a function that returns a value ends without one"
     if fault.kind == abi.FAULT_DIVISION:
         return "divides an integer by zero, which gives anything on a GPU"
-    names = module.threadgroup_variables
+    names = [variable.name for variable in module.threadgroup_variables]
     what = {
         abi.FAULT_THREADGROUP: f"the threadgroup variable {names[fault.object]!r}"
         if fault.object < len(names)

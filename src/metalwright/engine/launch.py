@@ -33,9 +33,7 @@ class Program:
         self._stack_bytes = workers.stack_bytes(max(frame, self._code.private_bytes))
         self._buffers = [p for p in signature.parameters if p.kind in ("tensor", "pointer", "reference")]
         self._logs = "__mw_log" in module.text
-        limits.check_memory(
-            module.label, made.arena_bytes, self._code.private_bytes, module.threadgroup_variables
-        )
+        limits.check_memory(module, made.threadgroup_sizes, self._code.private_bytes)
 
     @property
     def threadgroup_bytes(self) -> int:
@@ -145,7 +143,7 @@ class Program:
                 message,
                 kernel=self.module.label,
                 site=site,
-                excerpt=faults.excerpt(self.module, site),
+                excerpt=self.module.excerpt(site),
                 thread=tuple(fault.position),
             )
         return faults.explain(fault, self.module, self._build.sites, arguments)

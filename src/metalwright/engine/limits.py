@@ -8,10 +8,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
-from metalwright.errors import DispatchError
+from metalwright.engine.types import Module
+from metalwright.errors import DispatchError, excerpt_lines
 
 MAX_THREADS_PER_THREADGROUP = 1024
 MAX_THREADGROUP_BYTES = 32 * 1024
+_GPU_HAS = f"an Apple GPU has {MAX_THREADGROUP_BYTES} (32 KiB) for a threadgroup"
 MAX_GRID_SIZE = 2**32 - 1
 # not a limit of Metal: private memory past this is a mistake, and every thread needs its own
 MAX_PRIVATE_BYTES = 1024 * 1024
@@ -56,17 +58,26 @@ def check_threadgroup(kernel: str, size: tuple[int, int, int], most: int) -> Non
         )
 
 
-def check_memory(kernel: str, threadgroup_bytes: int, private_bytes: int, names: Sequence[str]) -> None:
-    """Raise DispatchError where a kernel's variables (in threadgroup memory: ``names``) need more than there is."""
-    arena_bytes(kernel, threadgroup_bytes, (), names)
+def check_memory(module: Module, threadgroup_sizes: Sequence[int], private_bytes: int) -> None:
+    """Raise DispatchError where a kernel's own variables need more memory than there is; shows the largest."""
+    total = sum(threadgroup_sizes)
+    if total > MAX_THREADGROUP_BYTES:
+        by_size = sorted(
+            zip(threadgroup_sizes, module.threadgroup_variables, strict=True), key=lambda v: -v[0]
+        )
+        listed = ", ".join(f"{variable.name} {size}" for size, variable in by_size if size)
+        site = by_size[0][1].site
+        where = f"{site}: " if site else ""
+        message = f"kernel {module.label!r}: {where}it needs {total} bytes of threadgroup memory ({listed}); {_GPU_HAS}"
+        raise DispatchError("\n".join([message, *excerpt_lines(site, module.excerpt(site))]))
     if private_bytes > MAX_PRIVATE_BYTES:
         raise DispatchError(
-            f"kernel {kernel!r}: its private variables take {private_bytes} bytes a thread; "
+            f"kernel {module.label!r}: its private variables take {private_bytes} bytes a thread; "
             f"at most {MAX_PRIVATE_BYTES} run here"
         )
 
 
-def arena_bytes(kernel: str, own: int, arguments: Sequence[int], names: Sequence[str] = ()) -> int:
+def arena_bytes(kernel: str, own: int, arguments: Sequence[int]) -> int:
     """Return the threadgroup memory of a launch in bytes: the kernel's own variables and the arguments.
 
     Raises:
@@ -81,7 +92,7 @@ def arena_bytes(kernel: str, own: int, arguments: Sequence[int], names: Sequence
         total = -(-total // 16) * 16 + size
     if total > MAX_THREADGROUP_BYTES:
         raise DispatchError(
-            f"kernel {kernel!r}: it needs {total} bytes of threadgroup memory ({', '.join(names) or 'arguments'}); "
-            f"an Apple GPU has {MAX_THREADGROUP_BYTES} (32 KiB) for a threadgroup"
+            f"kernel {kernel!r}: its variables ({own} bytes) and threadgroup_memory {list(arguments)} need {total} "
+            f"bytes of threadgroup memory; {_GPU_HAS}"
         )
     return total

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from metalwright.errors import Site
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -38,11 +40,19 @@ class KernelSignature:
 
 
 @dataclass(frozen=True)
+class ThreadgroupVariable:
+    """A variable in threadgroup memory: its name and where it is declared."""
+
+    name: str
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
 class Module:
     """A compiled program: LLVM IR whose kernels call the engine's intrinsics and nothing else outside.
 
     ``sources`` maps each of the user's files to its text, for excerpts under messages; ``threadgroup_variables`` are
-    the names of the variables in threadgroup memory, by the id that the intrinsic is called with.
+    those in the program, by the id that the intrinsic is called with.
     ``compiled_lines`` holds the user's lines that were changed before they were compiled, by file and number: the
     columns in the IR are theirs.
     """
@@ -52,8 +62,15 @@ class Module:
     checked: bool
     label: str
     sources: Mapping[str, str] = field(default_factory=dict)
-    threadgroup_variables: tuple[str, ...] = ()
+    threadgroup_variables: tuple[ThreadgroupVariable, ...] = ()
     compiled_lines: Mapping[tuple[str, int], str] = field(default_factory=dict)
+
+    def excerpt(self, site: Site | None) -> str | None:
+        """Return the line of the user's MSL at a site."""
+        if site is None:
+            return None
+        lines = self.sources.get(site.file, "").split("\n")
+        return lines[site.line - 1] if 0 < site.line <= len(lines) else None
 
     def kernel(self, name: str) -> KernelSignature:
         """Return the kernel with this host name.

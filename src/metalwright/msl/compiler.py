@@ -15,7 +15,7 @@ from pathlib import Path
 
 from metalwright import toolchain
 from metalwright.columns import original_column
-from metalwright.engine import KernelSignature, Module, Parameter, cache
+from metalwright.engine import KernelSignature, Module, Parameter, ThreadgroupVariable, cache
 from metalwright.errors import (
     CompileError,
     Diagnostic,
@@ -148,7 +148,10 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
         options.checked,
         label,
         user,
-        lowered.threadgroup_variables,
+        tuple(
+            ThreadgroupVariable(name, _users_site(text, offset, lines, user))
+            for name, offset in lowered.threadgroup_variables
+        ),
         _changed_lines(LineMap(lowered.text), user) if options.checked else {},
     )
 
@@ -197,22 +200,25 @@ def _lowering_failure(
 ) -> CompileError:
     found = []
     for offset, sentence, _ in errors:
-        site = lines.site(text, offset)
-        written = user.get(site.file, "").split("\n")
-        excerpt = written[site.line - 1] if 0 < site.line <= len(written) else None
-        if excerpt is not None:
-            site = Site(
-                site.file,
-                site.line,
-                original_column(lines.content(site.file, site.line), excerpt, site.column),
-            )
-        found.append(Diagnostic("error", sentence, site if site.file in user else None, excerpt))
+        site = _users_site(text, offset, lines, user)
+        excerpt = user[site.file].split("\n")[site.line - 1] if site else None
+        found.append(Diagnostic("error", sentence, site, excerpt))
     kind: type[CompileError] = CompileError
     if any(refused for _, _, refused in errors):
         kind = RefusedSourceError
     elif any("not supported" in sentence for _, sentence, _ in errors):
         kind = UnsupportedFeatureError
     return kind(label, tuple(found))
+
+
+def _users_site(text: str, offset: int, lines: LineMap, user: dict[str, str]) -> Site | None:
+    """Return the place of an offset in the user's own files as they were written."""
+    site = lines.site(text, offset)
+    written = user.get(site.file, "").split("\n")
+    if site.file not in user or not 0 < site.line <= len(written):
+        return None
+    column = original_column(lines.content(site.file, site.line), written[site.line - 1], site.column)
+    return Site(site.file, site.line, column)
 
 
 @functools.cache
@@ -263,7 +269,7 @@ def _pack(module: Module) -> bytes:
     facts = {
         "text": module.text,
         "kernels": [asdict(kernel) for kernel in module.kernels],
-        "threadgroup_variables": module.threadgroup_variables,
+        "threadgroup_variables": [asdict(variable) for variable in module.threadgroup_variables],
         "compiled_lines": [[*place, line] for place, line in module.compiled_lines.items()],
     }
     return json.dumps(facts).encode()
@@ -276,5 +282,8 @@ def _unpack(data: bytes, user: dict[str, str], checked: bool, label: str) -> Mod
         for kernel in facts["kernels"]
     )
     compiled_lines = {(file, number): line for file, number, line in facts["compiled_lines"]}
-    variables = tuple(facts["threadgroup_variables"])
+    variables = tuple(
+        ThreadgroupVariable(variable["name"], Site(**variable["site"]) if variable["site"] else None)
+        for variable in facts["threadgroup_variables"]
+    )
     return Module(facts["text"], kernels, checked, label, user, variables, compiled_lines)

@@ -10,6 +10,7 @@ from metalwright.columns import original_column
 from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Site, UnsupportedFeatureError
 from metalwright.msl.program import LineMap
 from metalwright.msl.refused import UNSUPPORTED
+from metalwright.msl.tokens import Token, tokenize
 
 _LINE = re.compile(
     r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?P<severity>fatal error|error|warning|note): (?P<text>.*)$"
@@ -20,6 +21,7 @@ _UNKNOWN = re.compile(
 )
 _OUTSIDE_FILE = re.compile(r"'(.*)' file not found")
 _CLANG_OPTION = re.compile(r" \[-W[\w+-]+(?:,-W[\w+-]+)*\]$")
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
 _MOST_SHOWN = 12
 _ALSO = re.compile(r"'([^']+)' \(aka '([^']+)'\)")
 # what follows from an error inside the headers, about names that nobody wrote
@@ -78,6 +80,11 @@ def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) ->
         if diagnostic not in diagnostics:
             diagnostics.append(diagnostic)
     diagnostics = [d for d in diagnostics if not _INTERNAL.search(d.message)] or diagnostics
+    # what clang says of the text around the user's follows from a mistake in the user's: often a bracket
+    placed = [d for d in diagnostics if d.site is not None]
+    if not placed and (bracket := _unbalanced(user)) is not None:
+        placed = [bracket]
+    diagnostics = placed or diagnostics
     if not diagnostics:
         diagnostics.append(Diagnostic("error", "the compiler gave up on this source without saying why"))
     return kind(label, tuple(diagnostics[:_MOST_SHOWN]))
@@ -95,11 +102,34 @@ def _users_place(message: Message, following: Sequence[Message], user: Mapping[s
     return None
 
 
+def _unbalanced(user: Mapping[str, str]) -> Diagnostic | None:
+    """Return the first bracket in the user's sources that closes nothing or is never closed."""
+    for file, text in user.items():
+        opened: list[Token] = []
+        wrong: tuple[Token, str] | None = None
+        for token in tokenize(text):
+            if token.kind == "mark" and token.text in _PAIRS:
+                opened.append(token)
+            elif token.kind == "mark" and token.text in _PAIRS.values():
+                if not opened or _PAIRS[opened[-1].text] != token.text:
+                    wrong = token, "closes nothing that was opened here"
+                    break
+                opened.pop()
+        if wrong is None and opened:
+            wrong = opened[-1], "is never closed"
+        if wrong is not None:
+            token, sentence = wrong
+            line = text.count("\n", 0, token.offset) + 1
+            site = Site(file, line, token.offset - (text.rfind("\n", 0, token.offset) + 1) + 1)
+            return Diagnostic("error", f"'{token.text}' {sentence}", site, text.split("\n")[line - 1])
+    return None
+
+
 def _locate(place: Message | None, lines: LineMap, user: Mapping[str, str]) -> tuple[Site | None, str | None]:
-    if place is None:
+    written = user[place.file].split("\n") if place else []
+    if place is None or not 0 < place.line <= len(written):
         return None, None
-    written = user[place.file].split("\n")
-    excerpt = written[place.line - 1] if 0 < place.line <= len(written) else ""
+    excerpt = written[place.line - 1]
     column = original_column(lines.content(place.file, place.line), excerpt, place.column)
     return Site(place.file, place.line, column), excerpt or None
 

@@ -60,7 +60,7 @@ class Lowered:
 
     text: str
     kernels: tuple[KernelDeclaration, ...]
-    threadgroup_variables: tuple[str, ...]  # names; the index is the id that the engine knows
+    threadgroup_variables: tuple[tuple[str, int], ...]  # name and offset; the index is the engine's id
     errors: tuple[tuple[int, str, bool], ...]  # offset, sentence, whether the source is refused
 
 
@@ -90,7 +90,7 @@ class _Lowering:
         self.kernels: list[KernelDeclaration] = []
         self.templates: dict[str, tuple[KernelParameter, ...]] = {}
         self.scopes: list[str] = []  # for each open brace, the namespace that it belongs to, or ""
-        self.variables: list[str] = []
+        self.variables: list[tuple[str, int]] = []
 
     # -- small steps over tokens ------------------------------------------------------------------------------
 
@@ -552,7 +552,7 @@ class _Lowering:
                 return dimensions
             reference = f"(&{self.word(name)}){shape}" if shape else f"&{self.word(name)}"
             new = f"{reference} = __mw::threadgroup_variable<{type_text}{shape}>({len(self.variables)})"
-            self.variables.append(self.word(name))
+            self.variables.append((self.word(name), self.tokens[name].offset))
             start, end = self.tokens[name].offset, self.end(dimensions - 1)
             self.edits.replace(
                 start, end, " ".join(new.split("\n")) + "\n" * self.text.count("\n", start, end)

@@ -114,15 +114,15 @@ def lower_addresses(body: list[str], arena: Arena) -> tuple[list[str], dict[str,
     return [*out[:1], *entry, *out[1:]], roots
 
 
-def stop_at_traps(body: list[str], checked: bool) -> list[str]:
-    """Turn what would end the process into a fault of the thread: traps and, in checked mode, unreachable code."""
+def stop_at_traps(body: list[str]) -> list[str]:
+    """Turn what would end the process, or run into whatever code comes next, into a fault of the thread."""
     out: list[str] = []
     for line in body:
         debug = text.DEBUG.search(line)
         call = f"  call void @__mw_trap(ptr %2, i32 -1){debug.group(0) if debug else ''}"
         if "call void @llvm.trap()" in line:
             out.append(call)
-        elif checked and line.strip().startswith("unreachable") and "@__mw_trap(" not in out[-1]:
+        elif line.strip().startswith("unreachable") and "@__mw_trap(" not in out[-1]:
             out += [call, line]
         else:
             out.append(line)

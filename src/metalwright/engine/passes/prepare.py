@@ -26,10 +26,11 @@ _NAMED_NODE = re.compile(r"^!llvm\.(?:ident|linker)")
 
 @dataclass(frozen=True)
 class PreparedKernel:
-    """A kernel's IR and the facts that a launch needs."""
+    """A kernel's IR and the facts that a launch needs; ``threadgroup_sizes`` are in bytes, by the variables' ids."""
 
     text: str
     arena_bytes: int
+    threadgroup_sizes: tuple[int, ...]
     uses_fibers: bool
     private_variables: int
     sites: tuple[Site | None, ...]
@@ -50,7 +51,7 @@ def prepare(module: Module, symbol: str) -> PreparedKernel:
 
     arena = intrinsics.lay_out_arena(body)
     body, roots = intrinsics.lower_addresses(body, arena)
-    body = intrinsics.stop_at_traps(body, module.checked)
+    body = intrinsics.stop_at_traps(body)
     body = intrinsics.number_sites(body, table.add)
     body = arithmetic.guard_divisions(body, module.checked, table.add)
     private = checks.private_types(body)
@@ -71,7 +72,8 @@ def prepare(module: Module, symbol: str) -> PreparedKernel:
     if not any("@__mw_trap(" in line for line in outside if line.startswith("declare")):
         declarations += "declare void @__mw_trap(ptr, i32)\n"
     whole = "\n".join([*outside, *body, declarations, facts, ""])
-    return PreparedKernel(whole, arena.bytes, uses_fibers, len(private), tuple(table.sites))
+    sizes = tuple(arena.variables.get(i, (0, 0))[1] for i in range(len(module.threadgroup_variables)))
+    return PreparedKernel(whole, arena.bytes, sizes, uses_fibers, len(private), tuple(table.sites))
 
 
 def _without_functions(lines: list[str]) -> list[str]:
