@@ -57,7 +57,18 @@ def excerpt_lines(site: Site | None, excerpt: str | None) -> list[str]:
 
 
 class MetalwrightError(Exception):
-    """Root of everything that Metalwright raises on purpose."""
+    """Root of everything that Metalwright raises on purpose. Each can be pickled, to cross between processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # the subclasses' constructors take other arguments than the message that they make of them
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[MetalwrightError], args: tuple[Any, ...], state: dict[str, Any]) -> MetalwrightError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class ToolchainError(MetalwrightError, RuntimeError):

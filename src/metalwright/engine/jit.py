@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 from metalwright.engine import abi
-from metalwright.engine.build import Build, target_machine
+from metalwright.engine.target import target_machine
+from metalwright.engine.types import Build
 
 _serial = itertools.count()
 

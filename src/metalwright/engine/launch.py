@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 
 from metalwright.engine import abi, faults, limits, log, workers
-from metalwright.engine.build import Build, build
+from metalwright.engine.build import build
 from metalwright.engine.frames import largest_frame
 from metalwright.engine.jit import LoadedCode, load_code
-from metalwright.engine.types import Buffer, KernelSignature, LaunchReport, Module, Scalar
+from metalwright.engine.types import Buffer, Build, KernelSignature, LaunchReport, Module, Scalar
 from metalwright.errors import ArgumentError, KernelFault, KernelTimeout
 
 # fewer threads than this are done before another OS thread has woken up

@@ -86,6 +86,18 @@ class Module:
 
 
 @dataclass(frozen=True)
+class Build:
+    """Machine code of one kernel for this processor, and the facts that a launch needs."""
+
+    machine_code: bytes = field(repr=False)
+    arena_bytes: int
+    threadgroup_sizes: tuple[int, ...]
+    uses_fibers: bool
+    private_variables: int
+    sites: tuple[Site | None, ...]
+
+
+@dataclass(frozen=True)
 class Buffer:
     """A tensor or a pointer given to a launch.
 

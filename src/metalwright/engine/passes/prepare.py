@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from metalwright.engine.passes import arithmetic, checks, intrinsics, text
+from metalwright.engine.passes import arithmetic, bfloat, checks, intrinsics, text
 from metalwright.engine.passes.sites import DebugLocations, SiteTable
 from metalwright.engine.types import Module
 from metalwright.errors import Site
@@ -43,7 +43,7 @@ def strip_targets(line: str) -> str:
 
 def prepare(module: Module, symbol: str) -> PreparedKernel:
     """Cut one kernel out of a module, lower its intrinsics and insert the checks that the module asks for."""
-    lines = module.text.splitlines()
+    lines = bfloat.as_integers(module.text.splitlines())
     entry = next(function for function in text.functions(lines) if function.name == symbol)
     variables = checks.globals_of(lines)
     table = SiteTable(DebugLocations(lines, module.sources), module)

@@ -38,17 +38,17 @@ static u64 mw_round(u64 bits, u32 drop) {
   return kept + (rest > half || (rest == half && (kept & 1)));
 }
 
-// IEEE double to a 16-bit format with `exponent_bits` and `fraction_bits`, rounding once.
-static unsigned short mw_narrow(u64 bits, int exponent_bits, int fraction_bits) {
+// Double to half, rounding once.
+static unsigned short mw_narrow(u64 bits) {
+  enum { fraction_bits = 10, top = 31, bias = 15 };
   u32 sign = (u32)(bits >> 63) << 15;
-  int top = (1 << exponent_bits) - 1, bias = top >> 1;
   int exponent = (int)(bits >> 52 & 0x7ff);
   u64 fraction = bits & ((1ull << 52) - 1);
   if (exponent == 0x7ff) {
     u32 payload = fraction ? (u32)(fraction >> (52 - fraction_bits)) | 1u << (fraction_bits - 1) : 0;
     return (unsigned short)(sign | (u32)top << fraction_bits | payload);
   }
-  if (exponent == 0) return (unsigned short)sign;  // a double's subnormals are far below every 16-bit format
+  if (exponent == 0) return (unsigned short)sign;  // a double's subnormals are far below half's
   int target = exponent - 1023 + bias;
   u64 significand = fraction | 1ull << 52;
   u32 drop = (u32)(52 - fraction_bits);
@@ -62,11 +62,9 @@ static unsigned short mw_narrow(u64 bits, int exponent_bits, int fraction_bits) 
 }
 
 MW_KEEP _Float16 __truncdfhf2(double value) {
-  return __builtin_bit_cast(_Float16, mw_narrow(mw_bits64(value), 5, 10));
+  return __builtin_bit_cast(_Float16, mw_narrow(mw_bits64(value)));
 }
 MW_KEEP _Float16 __truncsfhf2(float value) { return __truncdfhf2((double)value); }
-MW_KEEP __bf16 __truncdfbf2(double value) { return __builtin_bit_cast(__bf16, mw_narrow(mw_bits64(value), 8, 7)); }
-MW_KEEP __bf16 __truncsfbf2(float value) { return __truncdfbf2((double)value); }
 
 MW_KEEP float __extendhfsf2(_Float16 value) {
   u32 bits = __builtin_bit_cast(unsigned short, value);

@@ -1,0 +1,132 @@
+"""The process that LLVM's passes and code generator run in.
+
+LLVM checks itself with assertions, and one that fails ends its process. A kernel that finds such a place must cost
+an exception, not the user's session: kernels are built by a child, which is started for the first kernel that is
+not in the cache, serves this process as long as it lives, and is replaced when it dies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from typing import IO, Any
+
+from metalwright.engine.types import Build, Module
+from metalwright.errors import MetalwrightError, ToolchainError
+
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from metalwright.engine.builder import serve; serve()"
+)
+_ASSERTION = re.compile(r"Assertion `(?P<what>.*?)' failed|LLVM ERROR: (?P<error>.*)", re.DOTALL)
+_QUOTED_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    messages: IO[bytes]
+
+    def ask(self, module: Module, symbol: str) -> Build | Exception:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        pickle.dump((module, symbol), self.process.stdin)
+        self.process.stdin.flush()
+        return pickle.load(self.process.stdout)
+
+    def last_words(self) -> str:
+        """Return what the child, which is dead, said why."""
+        status = self.process.wait()
+        self.messages.seek(0)
+        text = self.messages.read().decode("utf-8", "replace")
+        match = _ASSERTION.search(text)
+        said = (match["what"] or match["error"]) if match else text
+        return " ".join(said.split())[:_QUOTED_CHARACTERS] or f"it ended with status {status}"
+
+
+_lock = threading.Lock()
+_child: _Child | None = None
+
+
+def _forget() -> None:
+    """Leave the child to the parent: one pipe cannot serve two processes, and a lock may be held by no thread now."""
+    global _lock, _child
+    _lock, _child = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def generate(module: Module, symbol: str) -> Build:
+    """Return the machine code of a kernel, made by the child.
+
+    Raises:
+        ToolchainError: LLVM stopped on this kernel, or its process cannot be started.
+    """
+    global _child
+    with _lock:
+        if _child is None or _child.process.poll() is not None:
+            _child = _start()
+        try:
+            reply = _child.ask(module, symbol)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            dead, _child = _child, None
+            dead.process.kill()
+            raise ToolchainError(
+                f"kernel {module.label!r}: LLVM cannot make machine code of it: {dead.last_words()}; this is a "
+                "mistake in LLVM or in Metalwright, not in the kernel"
+            ) from error
+        except BaseException:
+            # interrupted while it waited: the answer would be taken for that to the next question
+            _child.process.kill()
+            _child = None
+            raise
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _start() -> _Child:
+    messages = tempfile.TemporaryFile()  # noqa: SIM115 - read when the child has died
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            start_new_session=True,  # Ctrl-C is for the user's process alone
+        )
+    except OSError as error:
+        raise ToolchainError(
+            f"the process that LLVM runs in cannot be started with {sys.executable!r}: {error}"
+        ) from error
+    return _Child(process, messages)
+
+
+def serve() -> None:
+    """Build kernels for the parent until it closes the pipe; what the child runs."""
+    questions, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # a stray print must not end up among the answers
+    from metalwright.engine.codegen import generate as here
+
+    while True:
+        try:
+            module, symbol = pickle.load(questions)
+        except EOFError:
+            return
+        reply: Any
+        try:
+            reply = here(module, symbol)
+        except MetalwrightError as error:
+            reply = error
+        except Exception as error:
+            reply = ToolchainError(f"kernel {module.label!r}: {type(error).__name__}: {error}")
+        pickle.dump(reply, answers)
+        answers.flush()

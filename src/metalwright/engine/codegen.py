@@ -1,0 +1,100 @@
+"""Kernels' IR to machine code, through LLVM: link the runtime, optimise, emit an object.
+
+This runs in a process of its own (see ``builder``): a failed assertion inside LLVM ends the process that it is in.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from metalwright import toolchain
+from metalwright.engine import cache
+from metalwright.engine.passes.prepare import prepare, strip_targets
+from metalwright.engine.target import identity, target_machine
+from metalwright.engine.types import Build, Module
+from metalwright.errors import ToolchainError
+
+_RUNTIME = Path(__file__).parent / "runtime"
+# LLVM calls these by name after the last pass that could drop them
+_SUPPORT = "memcpy memmove memset __truncdfhf2 __truncsfhf2 __extendhfsf2 fmaf fma".split()
+# an index that a first round makes constant lets the next take apart what it indexes
+_ROUNDS_OF_SROA = 3
+_EXPORTED = ("mw_run", "__mw_private_sizes")
+
+
+def generate(module: Module, symbol: str) -> Build:
+    """Return the machine code of a kernel."""
+    machine = target_machine()
+    if module.checked:
+        module = replace(module, text=_in_registers(module))
+    prepared = prepare(module, symbol)
+    linked = _parse(prepared.text, module.label)
+    linked.link_in(_parse(_runtime_text(), "the runtime"))
+    for function in linked.functions:
+        if not function.is_declaration and function.name not in (*_EXPORTED, *_SUPPORT):
+            function.linkage = "internal"
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(linked, passes)
+    return Build(
+        machine.emit_object(linked),
+        prepared.arena_bytes,
+        prepared.threadgroup_sizes,
+        prepared.uses_fibers,
+        prepared.private_variables,
+        prepared.sites,
+    )
+
+
+@functools.cache
+def _runtime_text() -> str:
+    """Return the runtime as IR."""
+    name = cache.key("runtime", identity())
+    stored = cache.fetch(name)
+    if stored is not None:
+        return stored.decode()
+    arguments = [
+        f"--target={llvm.get_process_triple()}",
+        *"-x c -std=c23 -ffreestanding -nostdinc -fno-builtin -ffp-contract=off -O2 -w".split(),
+        *["-I", str(_RUNTIME), "-S", "-emit-llvm", "-o", "-"],
+    ]
+    done = toolchain.clang(arguments, b'#include "runtime.c"\n')
+    if not done.ok:
+        raise ToolchainError(f"the engine's runtime does not compile here:\n{done.messages}")
+    text = "\n".join(strip_targets(line) for line in done.output.decode().splitlines())
+    cache.store(name, text.encode())
+    return text
+
+
+def _in_registers(module: Module) -> str:
+    """Return a module's IR with the variables that nothing points to in registers, and otherwise as it was written.
+
+    The checks go into what is left in memory: an access that is out of range is still there to be seen.
+    """
+    parsed = _parse(module.text, module.label)
+    builder = llvm.create_pass_builder(target_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
+    passes = llvm.create_new_function_pass_manager()
+    for _ in range(_ROUNDS_OF_SROA):
+        passes.add_sroa_pass()
+    for function in parsed.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return str(parsed)
+
+
+def _parse(text: str, label: str) -> llvm.ModuleRef:
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise ToolchainError(
+            f"kernel {label!r}: LLVM cannot read its IR; where `metalwright doctor` finds that clang and llvmlite "
+            f"match, this is a mistake in Metalwright: {error}"
+        ) from error
+    module.triple = llvm.get_process_triple()
+    module.data_layout = str(target_machine().target_data)
+    return module

@@ -1,0 +1,147 @@
+"""The process that LLVM runs in: what ends it costs an error, and the next kernel gets a new one."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import metalwright
+from metalwright.engine import Module, builder
+from metalwright.errors import CompileError, Diagnostic, MemoryFault, Site, ToolchainError
+from metalwright.msl import CompileOptions, Section, compile_msl
+from tests.support import launch, whole
+
+TEXT = """#include <metal_stdlib>
+kernel void k(device float* out, uint i [[thread_position_in_grid]]) { out[i] = SCALE; }
+"""
+# no front-end lets this through; LLVM ends its process over the register
+FATAL = """
+define void @k(ptr %0, ptr %1, ptr %2) {
+  %value = call i32 asm "", "={nonsense}"()
+  store i32 %value, ptr %1
+  ret void
+}
+"""
+
+
+def module(scale: float) -> Module:
+    return compile_msl((Section(TEXT.replace("SCALE", str(scale)), "k.metal"),), CompileOptions(), "k")
+
+
+def builds(scale: float) -> bool:
+    made = module(scale)
+    return len(builder.generate(made, made.kernels[0].symbol).machine_code) > 0
+
+
+def child() -> subprocess.Popen[bytes]:
+    assert builder._child is not None
+    return builder._child.process
+
+
+def test_what_ends_llvms_process_is_an_error() -> None:
+    bad = Module(FATAL, (), checked=False, label="registers")
+    with pytest.raises(
+        ToolchainError,
+        match=r"kernel 'registers': LLVM cannot make machine code of it: .*nonsense.*not in the kernel",
+    ):
+        builder.generate(bad, "k")
+    assert builds(1.5)
+
+
+def test_a_child_that_was_killed_is_replaced() -> None:
+    assert builds(2.5)
+    first = child()
+    first.kill()
+    first.wait()
+    assert builds(2.5)
+    assert child().pid != first.pid
+
+
+def test_errors_cross_from_the_child() -> None:
+    with pytest.raises(ToolchainError, match="kernel 'broken': LLVM cannot read its IR"):
+        builder.generate(Module("define void @k() {\n nonsense\n}", (), checked=False, label="broken"), "k")
+    assert builds(3.5)
+
+
+def test_an_interrupt_while_it_builds_leaves_no_stale_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert builds(4.5)
+    first = child()
+    os.kill(first.pid, signal.SIGSTOP)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        builds(5.5)
+    assert builds(6.5)
+    assert child().pid != first.pid
+    assert first.wait(timeout=10) != 0
+
+
+def test_a_forked_process_has_a_child_of_its_own() -> None:
+    code = (
+        "import os\n"
+        "from tests.engine.test_builder import builds, child\n"
+        "assert builds(7.5); first = child().pid\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    os._exit(0 if builds(8.5) and child().pid != first else 3)\n"
+        "status = os.waitpid(pid, 0)[1]\n"
+        "assert builds(9.5) and child().pid == first\n"
+        "print(os.waitstatus_to_exitcode(status))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "0\n", done.stderr
+
+
+def test_the_child_ends_with_its_process() -> None:
+    code = "from tests.engine.test_builder import builds, child\nassert builds(10.5); print(child().pid)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    for _ in range(100):
+        try:
+            os.kill(int(done.stdout), 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("the child is still there after ten seconds")
+
+
+def test_threads_share_the_child() -> None:
+    results: list[bool] = []
+    threads = [threading.Thread(target=lambda n=n: results.append(builds(20.5 + n))) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 6
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CompileError("k", (Diagnostic("error", "no", Site("k.metal", 3, 4), "a b"),)),
+        MemoryFault("too far", kernel="k", site=Site("k.metal", 1), excerpt="x[9]", thread=(1, 2, 3)),
+        ToolchainError("no clang"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_can_be_pickled(error: metalwright.MetalwrightError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+def test_what_the_child_builds_runs() -> None:
+    out = np.zeros(8, np.float32)
+    launch(whole(TEXT.replace("SCALE", "2.0f * i")), {}, {"out": out}, 8, 8)
+    assert out.tolist() == [2.0 * i for i in range(8)]
