@@ -47,7 +47,7 @@ class _Child:
         text = self.messages.read().decode("utf-8", "replace")
         match = _ASSERTION.search(text)
         said = (match["what"] or match["error"]) if match else text
-        return " ".join(said.split())[:_QUOTED_CHARACTERS] or f"it ended with status {status}"
+        return " ".join(said.split())[-_QUOTED_CHARACTERS:] or f"it ended with status {status}"
 
 
 _lock = threading.Lock()

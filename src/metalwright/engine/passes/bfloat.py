@@ -37,7 +37,7 @@ _INTRINSIC = re.compile(
     rf"(?: #\d+)?{_DEBUG}"
 )
 _MOVE = re.compile(rf"({text.NAME} = (?:select|phi)) {_FLAGS}")
-_WORD = re.compile(r"(?<![\w.%@$\"])bfloat(?![\w.$\"])")
+_WORD = re.compile(r"(?<![\w.%@$])bfloat(?![\w.$])")
 _LITERAL = re.compile(r"\b0xR([0-9A-F]{4})\b")
 _DECLARED = re.compile(r"declare [^(]*?(@[\w.]+)\(")
 _INTEGER = re.compile(r"(?:<\d+ x )?i(\d+)>?$")
@@ -71,7 +71,7 @@ def as_integers(lines: list[str]) -> list[str]:
     out: list[str] = []
     declared: dict[str, str] = {}
     for line in lines:
-        if "bfloat" not in line or line.startswith("!") or ' c"' in line:
+        if "bfloat" not in line or line.startswith("!"):
             out.append(line)
         elif line.startswith("declare") and "bf16" in line:
             continue  # what is declared instead stands at the end
@@ -85,8 +85,10 @@ def _plain(line: str) -> str:
     """Return a line that only moves values, with the type and its literals as integers."""
     if "bfloat" not in line:
         return line
-    line = _MOVE.sub(r"\1 ", line)
-    return _LITERAL.sub(lambda match: str(int(match[1], 16)), _WORD.sub("i16", line))
+    parts = _MOVE.sub(r"\1 ", line).split('"')
+    # every second part is a quoted name or text
+    parts[::2] = (_LITERAL.sub(lambda match: str(int(match[1], 16)), _WORD.sub("i16", part)) for part in parts[::2])
+    return '"'.join(parts)
 
 
 def _lower(line: str, names: Iterator[str], declared: dict[str, str]) -> list[str]:
