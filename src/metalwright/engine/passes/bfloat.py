@@ -87,7 +87,9 @@ def _plain(line: str) -> str:
         return line
     parts = _MOVE.sub(r"\1 ", line).split('"')
     # every second part is a quoted name or text
-    parts[::2] = (_LITERAL.sub(lambda match: str(int(match[1], 16)), _WORD.sub("i16", part)) for part in parts[::2])
+    parts[::2] = (
+        _LITERAL.sub(lambda match: str(int(match[1], 16)), _WORD.sub("i16", part)) for part in parts[::2]
+    )
     return '"'.join(parts)
 
 
