@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,6 +100,20 @@ def test_a_forked_process_has_a_child_of_its_own() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout == "0\n", done.stderr
+
+
+def test_users_files_do_not_stand_in_for_the_childs_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`metalwright run` puts a file's folder first on the path, and people have a ``random.py``."""
+    for name in ("random", "llvmlite", "platformdirs"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if builder._child is not None:
+        child().kill()
+        child().wait()
+    assert builds(11.5)
 
 
 def test_the_child_ends_with_its_process() -> None:

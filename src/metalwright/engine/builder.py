@@ -21,8 +21,9 @@ from typing import IO, Any
 from metalwright.engine.types import Build, Module
 from metalwright.errors import MetalwrightError, ToolchainError
 
+# isolated and with the parent's path last: that may hold folders of users, who name their files as they like
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "import json, sys; sys.path += json.loads(sys.argv[1]); "
     "from metalwright.engine.builder import serve; serve()"
 )
 _ASSERTION = re.compile(r"Assertion `(?P<what>.*?)' failed|LLVM ERROR: (?P<error>.*)", re.DOTALL)
@@ -97,7 +98,7 @@ def _start() -> _Child:
     messages = tempfile.TemporaryFile()  # noqa: SIM115 - read when the child has died
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, json.dumps(sys.path)],
+            [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=messages,
