@@ -30,7 +30,7 @@ from metalwright.errors import (
 if TYPE_CHECKING:
     from coreai_torch import MetalParameter
 
-    from metalwright.authoring import MetalKernel, emulate, launch
+    from metalwright.authoring import MetalKernel, compile_shader, emulate, launch
     from metalwright.check import check
     from metalwright.coreai import export, inspect
 
@@ -39,6 +39,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "MetalKernel": "metalwright.authoring",
     "MetalParameter": "coreai_torch",
+    "compile_shader": "metalwright.authoring",
     "emulate": "metalwright.authoring",
     "export": "metalwright.coreai",
     "inspect": "metalwright.coreai",
@@ -68,6 +69,7 @@ __all__ = [
     "UnsupportedFeatureError",
     "__version__",
     "check",
+    "compile_shader",
     "emulate",
     "export",
     "inspect",

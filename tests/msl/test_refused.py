@@ -325,10 +325,6 @@ def test_features_that_do_not_run_are_named(src: str, feature: str) -> None:
         ("fragment float4 f() { return 0; }", "'fragment' is not supported"),
         ("kernel void k(texture2d<float> t [[texture(0)]]) { }", "[[texture]] is not supported"),
         ("kernel void k(sampler s [[sampler(0)]]) { }", "[[sampler]] is not supported"),
-        (
-            "constant int n [[function_constant(0)]];\nkernel void k(device int* o) { }",
-            "[[function_constant]] is not supported",
-        ),
         ("[[visible]] float f() { return 0; }", "'visible' is not supported"),
     ],
 )

@@ -14,5 +14,16 @@ from coreai.authoring import MetalParameter  # noqa: E402
 from metalwright.authoring.emulate import emulate  # noqa: E402
 from metalwright.authoring.kernel import MetalKernel  # noqa: E402
 from metalwright.authoring.run import Execution, execute, launch  # noqa: E402
+from metalwright.authoring.shader import ShaderKernel, ShaderLibrary, compile_shader  # noqa: E402
 
-__all__ = ["Execution", "MetalKernel", "MetalParameter", "emulate", "execute", "launch"]
+__all__ = [
+    "Execution",
+    "MetalKernel",
+    "MetalParameter",
+    "ShaderKernel",
+    "ShaderLibrary",
+    "compile_shader",
+    "emulate",
+    "execute",
+    "launch",
+]

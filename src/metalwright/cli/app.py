@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from metalwright.cli import cache, check, demo, doctor, export, inspect, run, source
+from metalwright.cli import cache, check, compile, demo, doctor, export, inspect, run, source
 
 app = typer.Typer(
     help="Write a Metal kernel in Python, run its MSL here, prove it against PyTorch, ship it in a Core AI artifact.",
@@ -36,6 +36,7 @@ def _options(
 app.command()(demo.demo)
 app.command()(run.run)
 app.command()(check.check)
+app.command("compile")(compile.compile_)
 app.command()(export.export)
 app.command()(inspect.inspect)
 app.command()(source.source)

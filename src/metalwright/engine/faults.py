@@ -13,7 +13,10 @@ _ALL_ENDED = 0xFFFFFFFF
 
 
 def explain(
-    fault: abi.FaultStruct, module: Module, sites: Sequence[Site | None], arguments: Sequence[Buffer | Scalar]
+    fault: abi.FaultStruct,
+    module: Module,
+    sites: Sequence[Site | None],
+    arguments: Sequence[Buffer | Scalar | None],
 ) -> KernelFault:
     """Return the exception for a fault that the runtime recorded."""
     site = sites[fault.site] if fault.site < len(sites) else None
@@ -30,12 +33,16 @@ def explain(
 
 
 def _message(
-    fault: abi.FaultStruct, module: Module, sites: Sequence[Site | None], arguments: Sequence[Buffer | Scalar]
+    fault: abi.FaultStruct,
+    module: Module,
+    sites: Sequence[Site | None],
+    arguments: Sequence[Buffer | Scalar | None],
 ) -> str:
     verb = "writes" if fault.write else "reads"
-    name = arguments[fault.object].name if fault.object < len(arguments) else ""
-    if fault.kind == abi.FAULT_BUFFER:
-        return f"{verb} {_element(fault, arguments[fault.object])}"
+    argument = arguments[fault.object] if fault.object < len(arguments) else None
+    name = argument.name if argument is not None else ""
+    if fault.kind == abi.FAULT_BUFFER and argument is not None:
+        return f"{verb} {_element(fault, argument)}"
     if fault.kind == abi.FAULT_READ_ONLY:
         return f"writes to {name!r}, which is an input" if name else "writes to a constant"
     if fault.kind == abi.FAULT_MISALIGNED:
@@ -64,7 +71,7 @@ def _message(
     return f"{verb} {fault.size} bytes, {far} of {what}, which has {fault.object_bytes} bytes"
 
 
-def _nearest(fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar]) -> Buffer | None:
+def _nearest(fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar | None]) -> Buffer | None:
     """Return the buffer that a stray pointer most likely left: the closest, where one is close at all."""
 
     def distance(buffer: Buffer) -> int:

@@ -18,6 +18,7 @@ from metalwright.errors import ArgumentError, KernelFault, KernelTimeout
 # fewer threads than this are done before another OS thread has woken up
 _THREADS_WORTH_A_WORKER = 16_384
 _CHUNKS_PER_WORKER = 16
+_BUFFER_KINDS = ("tensor", "pointer", "reference")
 _LOG_BYTES = 1 << 20
 
 
@@ -31,7 +32,8 @@ class Program:
         self._code: LoadedCode = load_code(made)
         frame = largest_frame(made.machine_code)
         self._stack_bytes = workers.stack_bytes(max(frame, self._code.private_bytes))
-        self._buffers = [p for p in signature.parameters if p.kind in ("tensor", "pointer", "reference")]
+        self._buffers = {p.index: p.name for p in signature.parameters if p.kind in _BUFFER_KINDS}
+        self._slots = max(self._buffers, default=-1) + 1
         self._logs = "__mw_log" in module.text
         limits.check_memory(module, made.threadgroup_sizes, self._code.private_bytes)
 
@@ -42,7 +44,7 @@ class Program:
 
     def launch(
         self,
-        arguments: Sequence[Buffer | Scalar],
+        arguments: Sequence[Buffer | Scalar | None],
         threads_per_grid: tuple[int, int, int],
         threads_per_threadgroup: tuple[int, int, int],
         *,
@@ -54,7 +56,8 @@ class Program:
         """Run the kernel and return when every thread has ended.
 
         Args:
-            arguments: one for each ``[[buffer(i)]]``, in the order of the indices.
+            arguments: for each index from 0 to the highest what is at ``[[buffer(i)]]``; ``None`` where the kernel
+                has no such buffer.
             threads_per_grid: threads in each dimension, as in Metal's ``dispatchThreads``; threadgroups at the
                 grid's edge may be partial.
             threads_per_threadgroup: threads of a threadgroup in each dimension, at most 1024 in all.
@@ -74,11 +77,14 @@ class Program:
         group = limits.check_size(label, "threads_per_threadgroup", threads_per_threadgroup)
         limits.check_threadgroup(label, group, self.signature.max_threads)
         arena = limits.arena_bytes(label, self._build.arena_bytes, threadgroup_memory)
-        if len(arguments) != len(self._buffers):
-            names = ", ".join(parameter.name for parameter in self._buffers)
+        if len(arguments) != self._slots:
+            names = ", ".join(name for _, name in sorted(self._buffers.items()))
             raise ArgumentError(
-                f"kernel {label!r} takes {len(self._buffers)} arguments ({names}), got {len(arguments)}"
+                f"kernel {label!r} takes {self._slots} arguments ({names}), got {len(arguments)}"
             )
+        for index, name in self._buffers.items():
+            if arguments[index] is None:
+                raise ArgumentError(f"kernel {label!r}: no argument for {name!r} [[buffer({index})]]")
         for parameter in self.signature.parameters:
             if parameter.kind == "threadgroup" and parameter.index >= len(threadgroup_memory):
                 raise ArgumentError(
@@ -133,7 +139,7 @@ class Program:
                     launch.stop = 1
 
     def _fault(
-        self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar], timeout: float | None
+        self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar | None], timeout: float | None
     ) -> KernelFault:
         if fault.kind == abi.FAULT_STOPPED:
             # between two threadgroups no place in the MSL is running
@@ -152,10 +158,12 @@ class Program:
 class _Frame:
     """The arguments as the kernel reads them, kept alive for the launch."""
 
-    def __init__(self, arguments: Sequence[Buffer | Scalar]) -> None:
+    def __init__(self, arguments: Sequence[Buffer | Scalar | None]) -> None:
         self.buffers = (abi.BufferStruct * max(len(arguments), 1))()
         self._keep: list[object] = []
         for struct, argument in zip(self.buffers, arguments, strict=False):
+            if argument is None:
+                continue
             if isinstance(argument, Scalar):
                 data = ctypes.create_string_buffer(argument.data, len(argument.data))
                 struct.data, struct.bytes = ctypes.addressof(data), len(argument.data)

@@ -54,7 +54,7 @@ class Module:
     ``sources`` maps each of the user's files to its text, for excerpts under messages; ``threadgroup_variables`` are
     those in the program, by the id that the intrinsic is called with.
     ``compiled_lines`` holds the user's lines that were changed before they were compiled, by file and number: the
-    columns in the IR are theirs.
+    columns in the IR are theirs. ``unset_constants`` are the function constants that still need a value.
     """
 
     text: str
@@ -64,6 +64,7 @@ class Module:
     sources: Mapping[str, str] = field(default_factory=dict)
     threadgroup_variables: tuple[ThreadgroupVariable, ...] = ()
     compiled_lines: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    unset_constants: tuple[str, ...] = ()
 
     def excerpt(self, site: Site | None) -> str | None:
         """Return the line of the user's MSL at a site."""

@@ -23,7 +23,7 @@ from metalwright.errors import (
     Site,
     UnsupportedFeatureError,
 )
-from metalwright.msl import diagnostics, signature
+from metalwright.msl import constants, diagnostics, signature
 from metalwright.msl.dialect import lower
 from metalwright.msl.program import LineMap, Section, join, sources
 from metalwright.msl.verify import verify
@@ -63,15 +63,22 @@ _ODD_SPACES = str.maketrans({"\v": " ", "\f": " ", "\r": "\n"})
 # everything else that a pragma can do is no business of a kernel
 _KEPT_PRAGMA = re.compile(r"#\s*pragma\s+(?:unroll|nounroll|clang\s+loop|STDC\s+FP_CONTRACT)\b")
 _PRAGMA = re.compile(r"^[ \t]*(?:#|%:)\s*pragma\b.*$", re.MULTILINE)
+_MARKED = re.compile(r'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _PRAGMA_OPERATOR = re.compile(r"\b_Pragma\b|\b__pragma\b")
 
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """How to compile. ``math_mode`` is ``"safe"`` or ``"fast"``; ``checked`` keeps what the checks need."""
+    """How to compile.
+
+    ``math_mode`` is ``"safe"`` or ``"fast"``; ``checked`` keeps what the checks need; ``constants`` are values of
+    function constants by name or number; files in ``include_folders`` can be included.
+    """
 
     math_mode: str = "safe"
     checked: bool = True
+    constants: tuple[tuple[str | int, constants.Value], ...] = ()
+    include_folders: tuple[str, ...] = ()
 
 
 def compile_msl(sections: tuple[Section, ...], options: CompileOptions, label: str) -> Module:
@@ -93,6 +100,9 @@ def compile_msl(sections: tuple[Section, ...], options: CompileOptions, label: s
     user = sources(sections)
     text = join(sections)
     _check_text(text, label)
+    if options.include_folders:
+        # what the included files hold is part of the program
+        text = _preprocess(text, user, options, label)
     name = cache.key("msl", _identity(), text, json.dumps(user), label, json.dumps(asdict(options)))
     stored = cache.fetch(name)
     if stored is not None:
@@ -105,9 +115,10 @@ def compile_msl(sections: tuple[Section, ...], options: CompileOptions, label: s
 
 
 def _compile(text: str, user: dict[str, str], options: CompileOptions, label: str) -> Module:
-    text = _preprocess(text, user, label)
+    if not options.include_folders:
+        text = _preprocess(text, user, options, label)
     lines = LineMap(text)
-    lowered = lower(text)
+    lowered = lower(text, dict(options.constants))
     if lowered.errors:
         raise _lowering_failure(label, text, lines, lowered.errors, user)
     whole = "\n".join(
@@ -153,6 +164,7 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
             for name, offset in lowered.threadgroup_variables
         ),
         _changed_lines(LineMap(lowered.text), user) if options.checked else {},
+        lowered.unset_constants,
     )
 
 
@@ -175,7 +187,8 @@ def _check_text(text: str, label: str) -> None:
         raise CompileError(label, (Diagnostic("error", sentence),)) from None
 
 
-def _preprocess(text: str, user: dict[str, str], label: str) -> str:
+def _preprocess(text: str, user: dict[str, str], options: CompileOptions, label: str) -> str:
+    """Return the text without directives, and add the files that it includes to ``user``."""
     # Metal's own headers are always there: most kernels then need no preprocessor, which costs a process
     text = _INCLUDE_LINE.sub("", text.replace("\r\n", "\n").translate(_ODD_SPACES))
     if _NEEDS_PREPROCESSOR.search(text) is None:
@@ -185,10 +198,26 @@ def _preprocess(text: str, user: dict[str, str], label: str) -> str:
         error = (operator.start(), f"{operator.group()!r} is refused: it is not part of Metal", True)
         raise _lowering_failure(label, text, LineMap(text), (error,), user)
     text = _without_pragmas(text)
-    done = toolchain.clang([*_LANGUAGE, *_VERSION, *_confined("stubs"), "-E", "-o", "-"], text.encode())
+    folders = options.include_folders
+    done = toolchain.clang(
+        [*_LANGUAGE, *_VERSION, *_confined("stubs", folders), "-E", "-o", "-"], text.encode()
+    )
     if not done.ok:
-        raise diagnostics.failure(label, done.messages, LineMap(text), user)
-    return _without_pragmas(done.output.decode())
+        raise diagnostics.failure(label, _real_names(done.messages, folders), LineMap(text), user)
+    output = _real_names(done.output.decode(), folders)
+    for name in dict.fromkeys(_MARKED.findall(output)):
+        # a #line directive may name any file
+        path = Path(name).resolve()
+        if name not in user and path.is_file() and any(path.is_relative_to(folder) for folder in folders):
+            user[name] = path.read_text("utf-8", "replace")
+    return _without_pragmas(output)
+
+
+def _real_names(text: str, folders: tuple[str, ...]) -> str:
+    """Return clang's output with the names that included files have outside its view."""
+    for index, folder in enumerate(folders):
+        text = text.replace(f"{_ROOT}/user{index}/", f"{folder}/")
+    return text
 
 
 def _without_pragmas(text: str) -> str:
@@ -230,9 +259,10 @@ def _identity() -> str:
     return "\n".join([toolchain.identity(), cache.key(*(path.read_bytes() for path in files))])
 
 
-def _confined(view: str) -> list[str]:
-    """Return the options under which clang sees Metal's headers (or stubs of them) and no other file."""
-    return ["-ivfsoverlay", str(_overlays() / f"{view}.yaml"), "-I", f"{_ROOT}/{view}"]
+def _confined(view: str, folders: tuple[str, ...] = ()) -> list[str]:
+    """Return the options under which clang sees Metal's headers (or stubs of them), these folders, and no other file."""
+    roots = [part for index in range(len(folders)) for part in ("-I", f"{_ROOT}/user{index}")]
+    return ["-ivfsoverlay", str(_overlay(view, folders)), "-I", f"{_ROOT}/{view}", *roots]
 
 
 def _remove_own(folder: Path, process: int) -> None:
@@ -242,27 +272,43 @@ def _remove_own(folder: Path, process: int) -> None:
 
 
 @functools.cache
-def _overlays() -> Path:
+def _overlay_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="metalwright-"))
     atexit.register(_remove_own, folder, os.getpid())
+    return folder
+
+
+@functools.lru_cache(maxsize=64)
+def _overlay(view: str, folders: tuple[str, ...]) -> Path:
     headers = [path.relative_to(INCLUDE).as_posix() for path in sorted(INCLUDE.rglob("*")) if path.is_file()]
-    views = {
-        "include": {header: header for header in headers},
+    if view == "stubs":
         # at the preprocessing step Metal's headers are their macros alone, so the lowering never sees our C++
-        "stubs": {
+        files = {
             header: "metalwright/macros.h"
             for header in headers
             if not header.startswith("metalwright/") or "macros" in header
-        },
+        }
+    else:
+        files = {header: header for header in headers}
+    roots: list[dict[str, str]] = [
+        {"type": "file", "name": f"{_ROOT}/{view}/{name}", "external-contents": str(INCLUDE / target)}
+        for name, target in files.items()
+    ]
+    roots += [
+        {"type": "directory-remap", "name": f"{_ROOT}/user{index}", "external-contents": folder}
+        for index, folder in enumerate(folders)
+    ]
+    overlay = {
+        "version": 0,
+        "case-sensitive": True,
+        "use-external-names": False,
+        "redirecting-with": "redirect-only",
+        "roots": roots,
     }
-    for view, files in views.items():
-        roots = [
-            {"type": "file", "name": f"{_ROOT}/{view}/{name}", "external-contents": str(INCLUDE / target)}
-            for name, target in files.items()
-        ]
-        overlay = {"version": 0, "case-sensitive": True, "redirecting-with": "redirect-only", "roots": roots}
-        (folder / f"{view}.yaml").write_text(json.dumps(overlay))
-    return folder
+    name = f"{view}-{cache.key(*folders)[:16]}.yaml" if folders else f"{view}.yaml"
+    path = _overlay_folder() / name
+    path.write_text(json.dumps(overlay))
+    return path
 
 
 def _pack(module: Module) -> bytes:
@@ -271,6 +317,7 @@ def _pack(module: Module) -> bytes:
         "kernels": [asdict(kernel) for kernel in module.kernels],
         "threadgroup_variables": [asdict(variable) for variable in module.threadgroup_variables],
         "compiled_lines": [[*place, line] for place, line in module.compiled_lines.items()],
+        "unset_constants": module.unset_constants,
     }
     return json.dumps(facts).encode()
 
@@ -286,4 +333,5 @@ def _unpack(data: bytes, user: dict[str, str], checked: bool, label: str) -> Mod
         ThreadgroupVariable(variable["name"], Site(**variable["site"]) if variable["site"] else None)
         for variable in facts["threadgroup_variables"]
     )
-    return Module(facts["text"], kernels, checked, label, user, variables, compiled_lines)
+    unset = tuple(facts["unset_constants"])
+    return Module(facts["text"], kernels, checked, label, user, variables, compiled_lines, unset)

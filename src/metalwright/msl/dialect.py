@@ -7,8 +7,10 @@ Address spaces are erased (``constant`` becomes ``const``), attributes are recor
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from metalwright.msl import constants
 from metalwright.msl.attributes import OTHER_ATTRIBUTES, STANDARD_ATTRIBUTES, THREAD_ATTRIBUTES
 from metalwright.msl.edits import Edits
 from metalwright.msl.refused import NOT_IN_METAL, REFUSED, UNSUPPORTED
@@ -61,6 +63,7 @@ class Lowered:
     text: str
     kernels: tuple[KernelDeclaration, ...]
     threadgroup_variables: tuple[tuple[str, int], ...]  # name and offset; the index is the engine's id
+    unset_constants: tuple[str, ...]  # function constants that the source relies on and nobody gave a value
     errors: tuple[tuple[int, str, bool], ...]  # offset, sentence, whether the source is refused
 
 
@@ -79,8 +82,11 @@ def _closing_brackets(tokens: list[Token]) -> dict[int, int]:
 
 
 class _Lowering:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, given: Mapping[str | int, constants.Value]) -> None:
         self.text = text
+        self.given = given
+        self.constants: dict[str, bool] = {}  # each function constant, and whether it has a value
+        self.asked: set[str] = set()  # those that is_function_constant_defined looks at
         self.tokens = [
             t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")
         ]
@@ -143,8 +149,15 @@ class _Lowering:
         index = 0
         while index < len(self.tokens):
             index = self.step(index)
+        unset = tuple(
+            name for name, is_set in self.constants.items() if not is_set and name not in self.asked
+        )
         return Lowered(
-            self.edits.apply(self.text), tuple(self.kernels), tuple(self.variables), tuple(self.errors)
+            self.edits.apply(self.text),
+            tuple(self.kernels),
+            tuple(self.variables),
+            unset,
+            tuple(self.errors),
         )
 
     def step(self, index: int) -> int:
@@ -168,6 +181,8 @@ class _Lowering:
             return self.address_space(index)
         if token.text in ("__attribute__", "__attribute"):
             return self.gnu_attribute(index)
+        if token.text == "is_function_constant_defined" and self.word(index + 1) == "(":
+            return self.constant_question(index)
         self.check_word(index)
         return index + 1
 
@@ -256,9 +271,13 @@ class _Lowering:
             lists.append((following, last, found))
             following = last + 1
         attributes: dict[str, str] = {}
-        for first, _, found in lists:
+        for first, last, found in lists:
             attributes |= found
             self.check_attributes(first, found)
+            if "function_constant" in found:
+                self.function_constant(first, last, found["function_constant"])
+        if "function_constant" in attributes:
+            return following
         kernel = self.word(following) == "kernel" and attributes.keys() & OTHER_ATTRIBUTES
         if kernel or "kernel" in attributes:
             for first, last, _ in lists:
@@ -273,17 +292,52 @@ class _Lowering:
         return following
 
     def check_attributes(self, index: int, found: dict[str, str]) -> None:
-        if "function_constant" in found:
-            self.error(
-                index,
-                "[[function_constant]] is not supported: Metalwright does not run function constants yet",
-            )
         for stage in ("vertex", "fragment", "mesh", "object", "visible", "stitchable", "intersection"):
             if stage in found:
                 self.error(
                     index,
                     UNSUPPORTED.get(stage, f"[[{stage}]] is not supported: Metalwright runs compute kernels"),
                 )
+
+    def function_constant(self, first: int, last: int, number: str) -> None:
+        """``constant T name [[function_constant(n)]];``: it gets the value that it was given, by name or number."""
+        name = self.word(first - 1)
+        opening = first - 1
+        while opening > 0 and self.word(opening) != "constant":
+            opening -= 1
+        kind = "".join(self.word(i) for i in range(opening + 1, first - 1))
+        if not self.is_word(first - 1) or self.scopes_are_functions() or not kind:
+            self.error(
+                first, "[[function_constant(n)]] belongs to a declaration 'constant T name' outside functions"
+            )
+            return
+        key = name if name in self.given else int(number) if number.isdigit() else number
+        self.constants[name] = key in self.given
+        self.blank(first, last)
+        initial = "{}"
+        if key in self.given:
+            try:
+                initial = constants.initializer(kind, self.given[key])
+            except ValueError as error:
+                self.error(first - 1, f"function constant {name!r}: {error}")
+        end = self.end(first - 1)
+        self.edits.replace(end, end, f" = {initial}")
+
+    def scopes_are_functions(self) -> bool:
+        return any(not scope for scope in self.scopes)
+
+    def constant_question(self, index: int) -> int:
+        """``is_function_constant_defined(name)`` is known now."""
+        last = self.closing(index + 1)
+        name = self.word(index + 2)
+        if name not in self.constants:
+            self.error(index + 2, f"{name!r} is no function constant that is declared above")
+            return last + 1
+        self.asked.add(name)
+        start = self.tokens[index].offset
+        self.blank(index, last)
+        self.edits.replace(start, start, "true" if self.constants[name] else "false")
+        return last + 1
 
     def gnu_attribute(self, index: int) -> int:
         if self.word(index + 1) != "(":
@@ -568,6 +622,9 @@ class _Lowering:
         )
 
 
-def lower(text: str) -> Lowered:
-    """Return preprocessed MSL as C++ for clang, with the kernels that it declares."""
-    return _Lowering(text).run()
+def lower(text: str, given: Mapping[str | int, constants.Value] | None = None) -> Lowered:
+    """Return preprocessed MSL as C++ for clang, with the kernels that it declares.
+
+    ``given`` holds values of function constants, by name or by number.
+    """
+    return _Lowering(text, given or {}).run()

@@ -48,7 +48,6 @@ _GROUPS: dict[str, str] = {
     "matrices": " ".join(
         f"{t}{c}x{r} matrix" for t in ("float", "half") for c in (2, 3, 4) for r in (2, 3, 4)
     ),
-    "function constants": "is_function_constant_defined",
 }
 
 UNSUPPORTED: dict[str, str] = {

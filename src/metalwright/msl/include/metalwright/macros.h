@@ -32,9 +32,9 @@
 #define ULONG_MAX 18446744073709551615UL
 
 // ---- float
-// Infinity and NaN from their bits: no warning, and no surprise, under fast math.
-#define INFINITY __builtin_bit_cast(float, 0x7f800000)
-#define NAN __builtin_bit_cast(float, 0x7fc00000)
+// From their bits: no warning and no surprise under fast math; in words of Metal, since user code expands to them.
+#define INFINITY (::metal::as_type<float>(0x7f800000))
+#define NAN (::metal::as_type<float>(0x7fc00000))
 #define HUGE_VALF INFINITY
 #define MAXFLOAT 0x1.fffffep127f
 #define FLT_DIG 6
@@ -64,7 +64,7 @@
 #define M_SQRT1_2_F 0x1.6a09e6p-1f
 
 // ---- half
-#define HUGE_VALH __builtin_bit_cast(half, (unsigned short)0x7c00)
+#define HUGE_VALH (::metal::as_type<half>((unsigned short)0x7c00))
 #define MAXHALF ((half)0x1.ffcp15f)
 #define HALF_DIG 3
 #define HALF_MANT_DIG 11
@@ -91,7 +91,7 @@
 #define M_SQRT1_2_H ((half)0x1.6ap-1f)
 
 // ---- bfloat
-#define HUGE_VALBF __builtin_bit_cast(bfloat, (unsigned short)0x7f80)
+#define HUGE_VALBF (::metal::as_type<bfloat>((unsigned short)0x7f80))
 #define MAXBFLOAT ((bfloat)0x1.fep127f)
 #define BFLT_DIG 2
 #define BFLT_MANT_DIG 8

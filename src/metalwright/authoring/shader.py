@@ -1,0 +1,257 @@
+"""``compile_shader``: whole files of MSL, called as ``torch.mps.compile_shader`` has them called."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from metalwright.authoring import binding, definition, kernel_log
+from metalwright.engine import KernelSignature, Module, Program, load
+from metalwright.errors import ArgumentError, DispatchError, KernelFault
+from metalwright.msl import CompileOptions, Section, compile_msl
+from metalwright.msl.constants import Value
+
+_THREAD_EXECUTION_WIDTH = 32
+_AXES = 3
+
+
+class ShaderKernel:
+    """One kernel of a library, to be called on CPU tensors; it writes into those that it is given.
+
+    Attributes:
+        name: The kernel's host name.
+        max_threads_per_threadgroup: 1024, or what ``[[max_total_threads_per_threadgroup(n)]]`` says.
+        thread_execution_width: Lanes of a simdgroup: 32, as on every Apple GPU.
+        static_thread_group_memory_length: Bytes of threadgroup memory of the kernel's own variables.
+    """
+
+    thread_execution_width = _THREAD_EXECUTION_WIDTH
+
+    def __init__(self, module: Module, signature: KernelSignature) -> None:
+        self.name = signature.name
+        self.max_threads_per_threadgroup = signature.max_threads
+        self.signature = signature
+        self._module = module
+        self._lock = threading.Lock()
+
+    @property
+    def static_thread_group_memory_length(self) -> int:
+        return self._program.threadgroup_bytes
+
+    def __call__(
+        self,
+        *args: Any,
+        threads: int | Sequence[int] | None = None,
+        group_size: int | Sequence[int] | None = None,
+        arg_casts: str | Mapping[int, str] | None = None,
+        error_buf_idx: int | None = None,
+        threadgroup_memory: Sequence[int] = (),
+        workers: int | None = None,
+    ) -> None:
+        """Run the kernel; it has written its results when the call returns.
+
+        Args:
+            args: One for each buffer, in the order of the ``[[buffer(n)]]`` indices. A tensor is bound at its own
+                offset, whatever its strides; a float is bound as ``float``, an int or bool as ``long``; a list or
+                tuple of floats or of ints as an array of such.
+            threads: Threads of the grid along x, or along x, y, z; by default as many as the first tensor has
+                elements.
+            group_size: Threads of a threadgroup, of as many dimensions as ``threads``; by default as many along x
+                as the kernel may have.
+            arg_casts: The type to bind numbers as, for all or by position: ``"fp16"``, ``"bf16"``, ``"int32"``,
+                ``"int16"``, ``"int8"``, ``"uint8"``.
+            error_buf_idx: PyTorch's buffer for reported errors; not supported here.
+            threadgroup_memory: Bytes of each ``[[threadgroup(n)]]`` argument, in order.
+            workers: OS threads to use at most; all by default.
+
+        Raises:
+            ArgumentError: An argument is not what the kernel's parameter takes.
+            DispatchError: Sizes that no GPU accepts.
+            KernelFault: The kernel did something wrong while it ran (in checked mode).
+        """
+        if error_buf_idx is not None:
+            raise ArgumentError(f"kernel {self.name!r}: error_buf_idx is not supported")
+        bound = binding.bind(self.signature, args, arg_casts)
+        grid = self._grid(args, threads)
+        if grid == (0,):
+            return
+        group = self._group(grid, group_size)
+        try:
+            report = self._program.launch(
+                bound.arguments,
+                _three(grid),
+                _three(group),
+                threadgroup_memory=tuple(threadgroup_memory),
+                max_workers=workers,
+            )
+        except KernelFault as fault:
+            kernel_log.emit(self.name, fault.log)
+            raise
+        kernel_log.emit(self.name, report.log)
+
+    def __repr__(self) -> str:
+        return f"<ShaderKernel {describe(self.signature)}>"
+
+    @functools.cached_property
+    def _program(self) -> Program:
+        with self._lock:
+            return load(self._module, self.name)
+
+    def _grid(self, args: Sequence[Any], threads: int | Sequence[int] | None) -> tuple[int, ...]:
+        if threads is None:
+            first = next((value for value in args if isinstance(value, torch.Tensor)), None)
+            if first is None:
+                raise DispatchError(
+                    f"kernel {self.name!r}: threads is needed, since no argument is a tensor to count"
+                )
+            return (first.numel(),)
+        return self._size("threads", threads)
+
+    def _group(self, grid: tuple[int, ...], group_size: int | Sequence[int] | None) -> tuple[int, ...]:
+        if group_size is None:
+            most = self.max_threads_per_threadgroup
+            return (min(grid[0], most),) if len(grid) == 1 else (most, *(1 for _ in grid[1:]))
+        group = self._size("group_size", group_size)
+        if len(group) != len(grid):
+            raise DispatchError(
+                f"kernel {self.name!r}: threads {grid} and group_size {group} must have as many dimensions"
+            )
+        return group
+
+    def _size(self, name: str, value: int | Sequence[int]) -> tuple[int, ...]:
+        size = (value,) if isinstance(value, int) else tuple(value)
+        if not 1 <= len(size) <= _AXES:
+            raise DispatchError(f"kernel {self.name!r}: {name} must be one to three numbers, got {value!r}")
+        return size
+
+
+class ShaderLibrary:
+    """The kernels of a file as attributes; ``dir()`` lists them, and ``library["name"]`` takes any host name."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._kernels: dict[str, ShaderKernel] = {}
+
+    @property
+    def signatures(self) -> tuple[KernelSignature, ...]:
+        """What the kernels are called and take."""
+        return self._module.kernels
+
+    @property
+    def unset_constants(self) -> tuple[str, ...]:
+        """The function constants that need a value before a kernel can run."""
+        return self._module.unset_constants
+
+    def __getattr__(self, name: str) -> ShaderKernel:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._find(name, AttributeError)
+
+    def __getitem__(self, name: str) -> ShaderKernel:
+        return self._find(name, KeyError)
+
+    def __dir__(self) -> list[str]:
+        return [kernel.name for kernel in self._module.kernels]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dir(self))
+
+    def __repr__(self) -> str:
+        return f"<ShaderLibrary {self._module.label}: {', '.join(dir(self)) or 'no kernels'}>"
+
+    def _find(self, name: str, missing: type[Exception]) -> ShaderKernel:
+        try:
+            signature = self._module.kernel(name)
+        except KeyError as error:
+            raise missing(error.args[0]) from None
+        if unset := self._module.unset_constants:
+            raise ArgumentError(
+                f"{self._module.label!r} has function constants without a value: {', '.join(unset)}; give them to "
+                f"compile_shader as constants={{{unset[0]!r}: ...}}"
+            )
+        return self._kernels.setdefault(name, ShaderKernel(self._module, signature))
+
+
+def compile_shader(
+    source: str | os.PathLike[str],
+    *,
+    include_dirs: Sequence[str | os.PathLike[str]] = (),
+    defines: Mapping[str, object] | None = None,
+    constants: Mapping[str | int, Value] | None = None,
+    math_mode: str = "safe",
+    checked: bool = True,
+) -> ShaderLibrary:
+    """Compile a file of MSL for this CPU; the counterpart of ``torch.mps.compile_shader``.
+
+    Args:
+        source: The MSL itself, or a path: a ``pathlib.Path``, or a string that ends with ``.metal``.
+        include_dirs: Folders whose files can be included, searched in order; the folder of a file that is compiled
+            comes first, PyTorch's own headers (``c10/metal``) last.
+        defines: Macros, as ``-D`` gives them: a name and its value; ``True`` or ``None`` defines it as 1.
+        constants: Values of ``[[function_constant(n)]]`` declarations, by name or by number.
+        math_mode: ``"safe"`` (what PyTorch compiles with) or ``"fast"``.
+        checked: Stop at an access outside a buffer and the like.
+
+    Raises:
+        CompileError: The MSL does not compile; says where.
+        UnsupportedFeatureError: It uses what does not run here.
+        RefusedSourceError: It reaches outside a kernel.
+        ArgumentError: An option is not valid; a folder or file is not there.
+    """
+    if problem := definition.option_problem(math_mode, checked):
+        raise ArgumentError(f"compile_shader(): {problem}")
+    text, label, folders = _read(source)
+    for folder in include_dirs:
+        path = Path(folder).resolve()
+        if not path.is_dir():
+            raise ArgumentError(f"compile_shader(): include_dirs: {str(folder)!r} is not a folder")
+        folders.append(str(path))
+    folders.append(str(Path(torch.__file__).parent / "include"))
+    options = CompileOptions(math_mode, checked, tuple((constants or {}).items()), tuple(folders))
+    sections = (Section(_defines(defines or {})), Section(text, label))
+    return ShaderLibrary(compile_msl(sections, options, Path(label).name))
+
+
+def _three(size: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*size, 1, 1)[:_AXES]
+    return x, y, z
+
+
+def describe(signature: KernelSignature) -> str:
+    """Return a kernel's name and parameters in one line."""
+    parts = []
+    for parameter in signature.parameters:
+        what = parameter.attribute
+        if parameter.index >= 0:
+            what = f"{parameter.attribute}({parameter.index})"
+        parts.append(f"{parameter.name} [[{what}]]")
+    return f"{signature.name}({', '.join(parts)})"
+
+
+def _read(source: str | os.PathLike[str]) -> tuple[str, str, list[str]]:
+    """Return the text, the name that messages give it, and the folder that it is in."""
+    if isinstance(source, str) and not ("\n" not in source and source.endswith(".metal")):
+        return source, "<source>", []
+    path = Path(source)
+    try:
+        return path.read_text("utf-8"), str(path), [str(path.resolve().parent)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"compile_shader(): {str(path)!r} cannot be read: {error}") from error
+
+
+def _defines(defines: Mapping[str, object]) -> str:
+    lines = []
+    for name, value in defines.items():
+        if not str(name).isidentifier():
+            raise ArgumentError(f"compile_shader(): defines: {name!r} is not a name")
+        text = "1" if value is None or value is True else "0" if value is False else str(value)
+        if "\n" in text:
+            raise ArgumentError(f"compile_shader(): defines: the value of {name!r} has more than one line")
+        lines.append(f"#define {name} {text}")
+    return "\n".join(lines)
