@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format docs bench wheel clean
+.PHONY: help install demo test lint format docs table bench wheel clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -50,6 +50,9 @@ format: $(INSTALLED)  ## rewrite the Python files in the project's style
 
 docs: $(INSTALLED)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+table: $(INSTALLED)  ## rewrite docs/reference/functions.md from the headers (half a minute)
+	$(BIN)/python tests/msl/support_table.py
 
 bench: $(INSTALLED)  ## measure compile time, launch overhead and throughput
 	@set -e; for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done

@@ -68,9 +68,7 @@ def test_levels() -> None:
     calls = "\n".join(
         f'os_log_default.log_{level}("{level}");' for level in ("debug", "info", "error", "fault")
     )
-    calls += (
-        '\nos_log_default.log("default");\nos_log_default.log_with_type(os_log_type_error, "typed %d", 3);'
-    )
+    calls += '\nos_log_default.log("default");\nos_log_default.log_with_type(log_type_error, "typed %d", 3);'
     calls += '\nos_log mine("subsystem", "category");\nmine.log_info("mine");'
     assert [(line.level, line.text) for line in lines(calls)] == [
         ("debug", "debug"),
