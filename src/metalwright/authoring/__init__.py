@@ -11,6 +11,7 @@ warnings.filterwarnings("ignore", message=rf"coreai-torch has only been validate
 
 from coreai.authoring import MetalParameter  # noqa: E402
 
+from metalwright.authoring import mps as _mps  # noqa: E402,F401  (registers emulate("torch"))
 from metalwright.authoring.emulate import emulate  # noqa: E402
 from metalwright.authoring.kernel import MetalKernel  # noqa: E402
 from metalwright.authoring.run import Execution, execute, launch  # noqa: E402

@@ -175,7 +175,10 @@ class ShaderLibrary:
                 f"{self._module.label!r} has function constants without a value: {', '.join(unset)}; give them to "
                 f"compile_shader as constants={{{unset[0]!r}: ...}}"
             )
-        return self._kernels.setdefault(name, ShaderKernel(self._module, signature))
+        return self._kernels.setdefault(name, self._make(self._module, signature))
+
+    def _make(self, module: Module, signature: KernelSignature) -> ShaderKernel:
+        return ShaderKernel(module, signature)
 
 
 def compile_shader(
@@ -186,6 +189,7 @@ def compile_shader(
     constants: Mapping[str | int, Value] | None = None,
     math_mode: str = "safe",
     checked: bool = True,
+    name: str | None = None,
 ) -> ShaderLibrary:
     """Compile a file of MSL for this CPU; the counterpart of ``torch.mps.compile_shader``.
 
@@ -197,6 +201,7 @@ def compile_shader(
         constants: Values of ``[[function_constant(n)]]`` declarations, by name or by number.
         math_mode: ``"safe"`` (what PyTorch compiles with) or ``"fast"``.
         checked: Stop at an access outside a buffer and the like.
+        name: What messages call the source; by default a file's path, or ``<source>``.
 
     Raises:
         CompileError: The MSL does not compile; says where.
@@ -212,10 +217,32 @@ def compile_shader(
         if not path.is_dir():
             raise ArgumentError(f"compile_shader(): include_dirs: {str(folder)!r} is not a folder")
         folders.append(str(path))
-    folders.append(str(Path(torch.__file__).parent / "include"))
-    options = CompileOptions(math_mode, checked, tuple((constants or {}).items()), tuple(folders))
-    sections = (Section(_defines(defines or {})), Section(text, label))
-    return ShaderLibrary(compile_msl(sections, options, Path(label).name))
+    module = compile_text(
+        text,
+        name or label,
+        folders=folders,
+        defines=_defines(defines or {}),
+        constants=constants or {},
+        math_mode=math_mode,
+        checked=checked,
+    )
+    return ShaderLibrary(module)
+
+
+def compile_text(
+    text: str,
+    label: str,
+    *,
+    folders: Sequence[str] = (),
+    defines: str = "",
+    constants: Mapping[str | int, Value] | None = None,
+    math_mode: str = "safe",
+    checked: bool = True,
+) -> Module:
+    """Compile MSL that messages call ``label``; PyTorch's headers are found after those in ``folders``."""
+    roots = (*folders, str(Path(torch.__file__).parent / "include"))
+    options = CompileOptions(math_mode, checked, tuple((constants or {}).items()), roots)
+    return compile_msl((Section(defines), Section(text, label)), options, Path(label).name)
 
 
 def _three(size: tuple[int, ...]) -> tuple[int, int, int]:
