@@ -365,3 +365,18 @@ def test_the_macros_of_special_values_are_words_of_metal_where_the_preprocessor_
     out = torch.zeros(1)
     library.k(out, threads=1)
     assert str(out.item()) == str(value)
+
+
+def test_a_mistake_in_an_instantiated_template_is_shown_where_it_is() -> None:
+    source = """using namespace metal;
+template <typename T> [[kernel]] void k(device bfloat* out) {
+  T x = T(1);
+  out[0] = exp(x);
+}
+template [[host_name("k")]] [[kernel]] decltype(k<half>) k<half>;
+"""
+    with pytest.raises(CompileError) as caught:
+        compile_shader(source)
+    [found] = caught.value.diagnostics
+    assert found.site is not None and (found.site.line, found.site.column) == (4, 12)
+    assert "'bfloat'" in found.message and "'half'" in found.message and "__mw" not in found.message

@@ -79,15 +79,19 @@ def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) ->
         diagnostic = Diagnostic("error", sentence, *_locate(place, lines, user))
         if diagnostic not in diagnostics:
             diagnostics.append(diagnostic)
-    diagnostics = [d for d in diagnostics if not _INTERNAL.search(d.message)] or diagnostics
     # what clang says of the text around the user's follows from a mistake in the user's: often a bracket
-    placed = [d for d in diagnostics if d.site is not None]
+    placed = _readable([d for d in diagnostics if d.site is not None])
     if not placed and (bracket := _unbalanced(user)) is not None:
         placed = [bracket]
-    diagnostics = placed or diagnostics
+    diagnostics = placed or _readable(diagnostics)
     if not diagnostics:
         diagnostics.append(Diagnostic("error", "the compiler gave up on this source without saying why"))
     return kind(label, tuple(diagnostics[:_MOST_SHOWN]))
+
+
+def _readable(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """Return the diagnostics without those that speak of names inside the headers, if there are others."""
+    return [d for d in diagnostics if not _INTERNAL.search(d.message)] or diagnostics
 
 
 def _users_place(message: Message, following: Sequence[Message], user: Mapping[str, str]) -> Message | None:
@@ -161,5 +165,7 @@ def metal_names(text: str) -> str:
     for pattern, name in _NAMES:
         text = pattern.sub(short if name is None else name, text)
     # two names for one type say nothing where they are the same, or where the second is C++'s
-    text = _ALSO.sub(lambda match: f"'{match.group(1)}'", text)
+    text = _ALSO.sub(
+        lambda match: f"'{match.group(2 if _INTERNAL.search(match.group(1)) else 1)}'", text
+    )
     return text.replace("const address space", "constant")
