@@ -292,7 +292,11 @@ def test_errors_show_the_line_of_the_file_that_it_is_in(tmp_path: Path) -> None:
     assert out.item() == 3
 
 
-def test_a_fault_in_an_included_file_is_shown_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("started_in", [".", "/"])
+def test_a_fault_in_an_included_file_is_shown_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_in: str
+) -> None:
+    monkeypatch.chdir(tmp_path / started_in)
     folder = tmp_path / "include"
     folder.mkdir()
     (folder / "store.h").write_text("inline void store(device float* o, int i) {\n  o[i] = 1;\n}\n")

@@ -29,7 +29,7 @@ def test_a_missing_file_is_named(text):
 
 def test_a_file_that_is_not_python_is_refused(tmp_path):
     (tmp_path / "k.metal").touch()
-    with pytest.raises(TargetError, match="not a Python file"):
+    with pytest.raises(TargetError, match="is not a .py file"):
         parse_target(str(tmp_path / "k.metal"))
 
 

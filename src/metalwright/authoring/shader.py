@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import threading
@@ -101,7 +102,8 @@ class ShaderKernel:
     @functools.cached_property
     def _program(self) -> Program:
         with self._lock:
-            return load(self._module, self.name)
+            # a file may have several kernels: messages name the one that ran
+            return load(dataclasses.replace(self._module, label=self.name), self.name)
 
     def _grid(self, args: Sequence[Any], threads: int | Sequence[int] | None) -> tuple[int, ...]:
         if threads is None:
@@ -157,13 +159,13 @@ class ShaderLibrary:
         return self._find(name, KeyError)
 
     def __dir__(self) -> list[str]:
-        return [kernel.name for kernel in self._module.kernels]
+        return list(self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dir(self))
+        return (kernel.name for kernel in self._module.kernels)
 
     def __repr__(self) -> str:
-        return f"<ShaderLibrary {self._module.label}: {', '.join(dir(self)) or 'no kernels'}>"
+        return f"<ShaderLibrary {self._module.label}: {', '.join(self) or 'no kernels'}>"
 
     def _find(self, name: str, missing: type[Exception]) -> ShaderKernel:
         try:

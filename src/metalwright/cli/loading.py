@@ -36,22 +36,23 @@ class Target:
     name: str | None
 
 
-def parse_target(text: str) -> Target:
-    """Split ``FILE.py[:NAME]``.
+def parse_target(text: str, suffixes: tuple[str, ...] = (".py",)) -> Target:
+    """Split ``FILE[:NAME]``, where the file has one of the suffixes.
 
     Raises:
-        TargetError: there is no such file, or it is not Python.
+        TargetError: there is no such file, or it is of another kind.
     """
     path, name = Path(text), None
     if not path.is_file():
         front, colon, back = text.rpartition(":")
         # not at any colon: one may follow a drive letter
-        if colon and (Path(front).is_file() or front.endswith(".py")):
+        if colon and (Path(front).is_file() or front.endswith(suffixes)):
             path, name = Path(front), back or None
+    expected = " or ".join(f"FILE{suffix}[:NAME]" for suffix in suffixes)
     if not path.is_file():
-        raise TargetError(f"no such file: {path} (expected FILE.py or FILE.py:NAME)")
-    if path.suffix != ".py":
-        raise TargetError(f"{path} is not a Python file (expected FILE.py or FILE.py:NAME)")
+        raise TargetError(f"no such file: {path} (expected {expected})")
+    if path.suffix not in suffixes:
+        raise TargetError(f"{path} is not a {' or '.join(suffixes)} file (expected {expected})")
     return Target(path.resolve(), name)
 
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from metalwright.cli import loading, shapes
+from metalwright.cli import loading, results, run_shader, shader_options, shapes
 from metalwright.cli.output import console
 from metalwright.cli.progress import waiting
 from metalwright.errors import ArgumentError
-
-_VALUES_SHOWN = 8
 
 
 def run(
     target: Annotated[
         str,
-        typer.Argument(metavar="FILE.py[:NAME]", help="A kernel or nn.Module, or every kernel of a file."),
+        typer.Argument(
+            metavar="FILE.py[:NAME] or FILE.metal[:KERNEL]",
+            help="A kernel or nn.Module, or every kernel of a file; a kernel of a .metal file.",
+        ),
     ],
     shape: shapes.Shapes = None,
     dtype: shapes.Dtypes = None,
@@ -33,13 +31,31 @@ def run(
     math: Annotated[str | None, typer.Option(help="safe or fast; the kernel's own by default.")] = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Run without the checks, faster.")] = False,
     everything: Annotated[bool, typer.Option("--all-values", help="Print results in full.")] = False,
+    arg: run_shader.Arguments = None,
+    threads: run_shader.Threads = None,
+    group: run_shader.Group = None,
+    threadgroup_memory: run_shader.Memory = None,
+    include: shader_options.Includes = None,
+    define: shader_options.Defines = None,
+    constant: shader_options.Constants = None,
 ) -> None:
     """Execute the MSL and print results, times and what the kernel logs, without judging them.
 
     A kernel runs on its own cases, or on inputs from --shape and --dtype. An nn.Module runs on its example_args;
-    every Metal kernel it calls executes its MSL, also one written for a Mac with coreai_torch.
+    every Metal kernel it calls executes its MSL, also one written for a Mac with coreai_torch. A kernel of a
+    .metal file runs once, on the buffers given with --arg.
     """
-    where = loading.parse_target(target)
+    dispatch = run_shader.Dispatch(arg, threads, group, threadgroup_memory, include, define, constant)
+    where = loading.parse_target(target, (".py", ".metal"))
+    if where.path.suffix == ".metal":
+        if shape or dtype or case:
+            raise ArgumentError(f"{where.path.name}: a .metal file has no cases: give its buffers with --arg")
+        run_shader.run(where.path, where.name, dispatch, math, not unchecked, everything)
+        return
+    if dispatch.given:
+        raise ArgumentError(
+            "--arg, --threads, --group, --threadgroup-memory, -I, -D and --constant are for .metal files"
+        )
     screen = console()
     found = loading.objects(where)
     for value in found.values():
@@ -88,11 +104,11 @@ def _run_case(
     again = time.perf_counter() - began
     screen.print(
         f"{kernel.name}, {case.name}: grid {case.threads_per_grid}, threadgroup {case.threads_per_thread_group}, "
-        f"first launch {_milliseconds(first)}, second {_milliseconds(again)}"
+        f"first launch {results.milliseconds(first)}, second {results.milliseconds(again)}"
     )
     for line in execution.report.log:
         screen.print(f"  {line.level}: {kernel.name}, thread {line.thread}: {line.text}")
-    _show(screen, kernel.result_names, execution.results, everything)
+    results.show(screen, kernel.result_names, execution.results, everything)
 
 
 def _run_module(
@@ -105,48 +121,13 @@ def _run_module(
     arguments = loading.example_args(where, module)
     began = time.perf_counter()
     emulated = emulate(checked=not unchecked, math_mode=math or "safe")
-    logged: list[str] = []
-    with waiting("running"), loading.user_code(where.path), torch.no_grad(), emulated, _collecting(logged):
-        results = module.eval()(*arguments)
-    screen.print(f"{type(module).__name__}: {_milliseconds(time.perf_counter() - began)}")
+    with (
+        waiting("running"), loading.user_code(where.path), torch.no_grad(), emulated,
+        results.collecting_log() as logged,
+    ):  # fmt: skip
+        given = module.eval()(*arguments)
+    screen.print(f"{type(module).__name__}: {results.milliseconds(time.perf_counter() - began)}")
     for line in logged:
         screen.print(f"  {line}")
-    results = results if isinstance(results, (list, tuple)) else (results,)
-    _show(screen, [f"result {i}" for i in range(len(results))], results, everything)
-
-
-@contextmanager
-def _collecting(lines: list[str]) -> Iterator[None]:
-    """Append what kernels log inside the block to ``lines``."""
-    from metalwright.authoring.kernel_log import LOGGER
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.levelname.lower()}: {record.getMessage()}")
-
-    handler, level, propagate = Collector(), LOGGER.level, LOGGER.propagate
-    LOGGER.addHandler(handler)
-    LOGGER.setLevel(logging.DEBUG)
-    LOGGER.propagate = False  # shown here, and not again by the user's own handlers
-    try:
-        yield
-    finally:
-        LOGGER.removeHandler(handler)
-        LOGGER.setLevel(level)
-        LOGGER.propagate = propagate
-
-
-def _show(screen: Console, names: Sequence[str], results: Sequence[Any], everything: bool) -> None:
-    for name, value in zip(names, results, strict=True):
-        kind = str(value.dtype).removeprefix("torch.")
-        if everything:
-            screen.print(f"  {name}  {kind}{list(value.shape)}\n{value.tolist()}")
-            continue
-        values = value.reshape(-1)[:_VALUES_SHOWN].tolist()
-        shown = ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
-        more = ", ..." if value.numel() > _VALUES_SHOWN else ""
-        screen.print(f"  {name}  {kind}{list(value.shape)}  {shown}{more}")
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+    given = given if isinstance(given, (list, tuple)) else (given,)
+    results.show(screen, [f"result {i}" for i in range(len(given))], given, everything)

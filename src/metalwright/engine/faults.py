@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metalwright.engine import abi
-from metalwright.engine.types import Buffer, Module, Scalar
+from metalwright.engine.types import Buffer, KernelSignature, Module, Scalar
 from metalwright.errors import BarrierFault, KernelFault, MemoryFault, Site
 
 _CLOSE_BYTES = 64 * 1024
@@ -15,6 +15,7 @@ _ALL_ENDED = 0xFFFFFFFF
 def explain(
     fault: abi.FaultStruct,
     module: Module,
+    signature: KernelSignature,
     sites: Sequence[Site | None],
     arguments: Sequence[Buffer | Scalar | None],
 ) -> KernelFault:
@@ -24,7 +25,7 @@ def explain(
     if fault.kind in (abi.FAULT_TRAP, abi.FAULT_DIVISION):
         kind = KernelFault
     return kind(
-        _message(fault, module, sites, arguments),
+        _message(fault, module, signature, sites, arguments),
         kernel=module.label,
         site=site,
         excerpt=module.excerpt(site),
@@ -35,6 +36,7 @@ def explain(
 def _message(
     fault: abi.FaultStruct,
     module: Module,
+    signature: KernelSignature,
     sites: Sequence[Site | None],
     arguments: Sequence[Buffer | Scalar | None],
 ) -> str:
@@ -60,7 +62,10 @@ def _message(
     if fault.kind == abi.FAULT_DIVISION:
         return "divides an integer by zero, which gives anything on a GPU"
     names = [variable.name for variable in module.threadgroup_variables]
+    parameters = {p.index: p.name for p in signature.parameters if p.kind == "threadgroup"}
     what = {
+        abi.FAULT_THREADGROUP_ARGUMENT: f"the threadgroup memory {parameters.get(fault.object, '')!r} "
+        f"[[threadgroup({fault.object})]]",
         abi.FAULT_THREADGROUP: f"the threadgroup variable {names[fault.object]!r}"
         if fault.object < len(names)
         else "",

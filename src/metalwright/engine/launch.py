@@ -152,7 +152,7 @@ class Program:
                 excerpt=self.module.excerpt(site),
                 thread=tuple(fault.position),
             )
-        return faults.explain(fault, self.module, self._build.sites, arguments)
+        return faults.explain(fault, self.module, self.signature, self._build.sites, arguments)
 
 
 class _Frame:

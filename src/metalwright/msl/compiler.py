@@ -44,6 +44,12 @@ _LANGUAGE = (
     "-fno-color-diagnostics -fno-caret-diagnostics -fno-diagnostics-fixit-info -fno-spell-checking -fno-elide-type -w -ferror-limit=20 "
     "-ftemplate-depth=256 -fconstexpr-steps=1000000"
 ).split()
+_CHECKED = (
+    # the checks go in before anything is optimised: what is undefined is what they are there to see
+    *("-O0", "-Xclang", "-disable-O0-optnone", "-ftrivial-auto-var-init=pattern"),
+    # names of files stay whole: clang would cut off what they share with the folder it is started in
+    *("-gline-tables-only", "-fdebug-compilation-dir=."),
+)
 # what user code asks in `#if`; the other macros of Metal's headers are for the compiler (metalwright/macros.h)
 _VERSION = "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_BFLOAT__=1".split()
 # Metal's headers beside those under include/: what is in them that runs here needs no header
@@ -138,12 +144,7 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
     arguments = [
         *_LANGUAGE,
         *_MATH[options.math_mode],
-        # the checks go in before anything is optimised: what is undefined is what they are there to see
-        *(
-            ["-O0", "-Xclang", "-disable-O0-optnone", "-gline-tables-only", "-ftrivial-auto-var-init=pattern"]
-            if options.checked
-            else ["-O2"]
-        ),
+        *(_CHECKED if options.checked else ["-O2"]),
         *_confined("include"),
         *["-S", "-emit-llvm", "-o", "-"],
     ]

@@ -47,9 +47,12 @@ class Global:
 
 @dataclass(frozen=True)
 class Root:
-    """What a pointer was made from. ``kind`` is ``"buffer"``, ``"threadgroup"``, ``"private"``, ``"constant"``,
+    """What a pointer was made from.
+
+    ``kind`` is ``"buffer"``, ``"threadgroup"``, ``"threadgroup argument"``, ``"private"``, ``"constant"``,
     ``"engine"`` (the runtime's own) or ``"anything"``; ``number`` is the buffer's or variable's, ``name`` and
-    ``type_name`` are those of a private variable or constant."""
+    ``type_name`` are those of a private variable or constant.
+    """
 
     kind: str
     number: int = -1
@@ -236,6 +239,8 @@ def _check_call(
     )
     if root.kind == "buffer":
         return f"call void @__mw_check_buffer({common}, i32 {root.number})"
+    if root.kind == "threadgroup argument":
+        return f"call void @__mw_check_threadgroup_argument({common}, i32 {root.number})"
     if root.kind == "threadgroup":
         variable = f"ptr %mw.t{root.number}, i64 {threadgroup_bytes[root.number]}, i32 {root.number}"
         return f"call void @__mw_check_object({common}, i32 {abi.FAULT_THREADGROUP}, {variable})"

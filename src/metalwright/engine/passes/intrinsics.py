@@ -101,7 +101,7 @@ def lower_addresses(body: list[str], arena: Arena) -> tuple[list[str], dict[str,
                 f"  {temporary} = getelementptr i8, ptr %2, i64 {abi.CONTEXT_DYNAMIC + 8 * number}{suffix}"
             )
             out.append(f"  {result} = load ptr, ptr {temporary}, align 8, !invariant.load !{{}}{suffix}")
-            roots[result] = Root("anything")
+            roots[result] = Root("threadgroup argument", number)
     # the variables' addresses are wanted everywhere: make them where everything begins
     entry = [
         f"  %mw.arena.p = getelementptr i8, ptr %2, i64 {abi.CONTEXT_ARENA}",

@@ -15,6 +15,7 @@ _TARGET_ATTRIBUTES = re.compile(r' "(?:target-cpu|target-features|tune-cpu|min-l
 _CHECK_DECLARATIONS = """
 declare void @__mw_check_buffer(ptr, ptr, i64, i64, i32, i32, i32)
 declare void @__mw_check_object(ptr, ptr, i64, i64, i32, i32, i32, ptr, i64, i32)
+declare void @__mw_check_threadgroup_argument(ptr, ptr, i64, i64, i32, i32, i32)
 declare void @__mw_check_anything(ptr, ptr, i64, i64, i32, i32, ptr, i32)
 declare void @__mw_check_divisor(ptr, i32, i32)
 declare void @__mw_loop(ptr, i32)

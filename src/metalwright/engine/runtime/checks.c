@@ -51,6 +51,14 @@ void __mw_check_object(mw_context *context, char *at, u64 size, u64 align, u32 s
   mw_check_alignment(context, at, size, align, site, write);
 }
 
+// An access whose pointer was made from [[threadgroup(number)]], whose size the launch says.
+void __mw_check_threadgroup_argument(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write,
+                                     u32 number) {
+  char *start = context->threadgroup_arguments[number];
+  u64 bytes = context->launch->threadgroup_bytes[number];
+  __mw_check_object(context, at, size, align, site, write, MW_FAULT_THREADGROUP_ARGUMENT, start, bytes, number);
+}
+
 // An access whose pointer may come from several places: it must lie in something that the thread may touch.
 // `privates` are the thread's own variables: the rest of its stack holds what keeps the process alive.
 void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write,
