@@ -8,6 +8,7 @@ from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 FIBER_BYTES = 256
 SCHEDULER_BYTES = 65536
 LOG_RECORD_BYTES = 32
+GATHERED_BYTES = 32 * 32  # what the lanes of a simdgroup exchange
 
 
 class BufferStruct(ctypes.Structure):
@@ -115,3 +116,4 @@ FAULT_STOPPED = 9
 FAULT_TRAP = 10
 FAULT_DIVISION = 11
 FAULT_THREADGROUP_ARGUMENT = 12
+FAULT_LANES = 13

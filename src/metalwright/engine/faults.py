@@ -22,7 +22,7 @@ def explain(
     """Return the exception for a fault that the runtime recorded."""
     site = sites[fault.site] if fault.site < len(sites) else None
     kind = BarrierFault if fault.kind == abi.FAULT_BARRIER else MemoryFault
-    if fault.kind in (abi.FAULT_TRAP, abi.FAULT_DIVISION):
+    if fault.kind in (abi.FAULT_TRAP, abi.FAULT_DIVISION, abi.FAULT_LANES):
         kind = KernelFault
     return kind(
         _message(fault, module, signature, sites, arguments),
@@ -61,6 +61,11 @@ def _message(
         return "reaches code that must not be reached: a function that returns a value ends without one"
     if fault.kind == abi.FAULT_DIVISION:
         return "divides an integer by zero, which gives anything on a GPU"
+    if fault.kind == abi.FAULT_LANES:
+        return (
+            f"multiplies simdgroup matrices with {fault.object.bit_count()} of a simdgroup's 32 lanes: all must take "
+            "part, in a branch that they take together and in a threadgroup of a multiple of 32 threads"
+        )
     names = [variable.name for variable in module.threadgroup_variables]
     parameters = {p.index: p.name for p in signature.parameters if p.kind == "threadgroup"}
     what = {

@@ -44,7 +44,6 @@ _GROUPS: dict[str, str] = {
     "graphics stages": "vertex fragment mesh object object_data imageblock threadgroup_imageblock patch_control_point",
     "the tensor operations of Metal Performance Primitives": _TENSOR_OPERATIONS,
     "packed tensor formats": "int4b_format int2b_format fp8_e4m3_format fp8_e5m2_format fp4_e2m1_format",
-    "simdgroup matrices": "simdgroup_matrix simdgroup_float8x8 simdgroup_half8x8 simdgroup_bfloat8x8",
     "matrices": " ".join(
         f"{t}{c}x{r} matrix" for t in ("float", "half") for c in (2, 3, 4) for r in (2, 3, 4)
     ),

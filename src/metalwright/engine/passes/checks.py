@@ -28,6 +28,7 @@ _COPY = re.compile(rf"^\s*(?P<result>{text.NAME}) = freeze ptr (?P<value>{text.N
 _INSERT = re.compile(rf"^\s*(?P<result>{text.NAME}) = insertvalue (?P<rest>.*)$")
 _EXTRACT = re.compile(rf"^\s*(?P<result>{text.NAME}) = extractvalue (?P<rest>.*)$")
 _PRIVATES = "%mw.privates"
+_GATHERED = text.call_pattern("__mw_gathered")
 _ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
 _GLOBAL = re.compile(rf"^(?P<name>{text.NAME}) = (?:[\w()]+ )*?(?P<kind>constant|global) (?P<rest>.*)$")
 _EXPRESSION = re.compile(r"\b(?:getelementptr|inttoptr|bitcast|addrspacecast)\b[^(]*\(")
@@ -50,8 +51,9 @@ class Root:
     """What a pointer was made from.
 
     ``kind`` is ``"buffer"``, ``"threadgroup"``, ``"threadgroup argument"``, ``"private"``, ``"constant"``,
-    ``"engine"`` (the runtime's own) or ``"anything"``; ``number`` is the buffer's or variable's, ``name`` and
-    ``type_name`` are those of a private variable or constant.
+    ``"exchange"`` (the values that lanes brought), ``"engine"`` (the runtime's own) or ``"anything"``; ``number`` is
+    the buffer's or variable's, ``name`` is the pointer to the start of an object that has one, ``type_name`` the type
+    of a private variable or constant.
     """
 
     kind: str
@@ -204,6 +206,8 @@ class _RootFinder:
                     self._parents[match["result"]] = value
             elif match := _COPY.match(line):
                 self._parents[match["result"]] = match["value"]
+            elif "@__mw_gathered(" in line and (match := _GATHERED.match(line)):
+                self._known[match["result"]] = Root("exchange", name=match["result"])
             elif (match := _ENGINE_LOAD.match(line)) and match.group(1) not in self._known:
                 self._known[match.group(1)] = Root("engine")
 
@@ -248,6 +252,8 @@ def _check_call(
         fault = abi.FAULT_PRIVATE if root.kind == "private" else abi.FAULT_CONSTANT
         size = text.size_expression(root.type_name)
         return f"call void @__mw_check_object({common}, i32 {fault}, ptr {root.name}, i64 {size}, i32 -1)"
+    if root.kind == "exchange":
+        return f"call void @__mw_check_object({common}, i32 {abi.FAULT_WILD}, ptr {root.name}, i64 {abi.GATHERED_BYTES}, i32 -1)"
     return f"call void @__mw_check_anything({common}, ptr {_PRIVATES}, i32 {privates})"
 
 

@@ -45,6 +45,7 @@ enum mw_fault_kind {
   MW_FAULT_TRAP,         // code was reached that can never be: the end of a function that returns a value
   MW_FAULT_DIVISION,     // an integer divided by zero
   MW_FAULT_THREADGROUP_ARGUMENT,  // outside a [[threadgroup(n)]] argument
+  MW_FAULT_LANES,        // an operation of a whole simdgroup, reached by some of its lanes
 };
 
 typedef struct {

@@ -18,6 +18,16 @@ const void *__mw_gathered(mw_context *context) { return context->gathered; }
 
 u32 __mw_lane(mw_context *context) { return context->current->lane; }
 
+// What a simdgroup matrix is made of lies in all lanes: `active`, which took part, must be every one.
+void __mw_whole_simdgroup(mw_context *context, u32 active, u32 site) {
+  if (!__mw_checked || active == ~0u) return;
+  mw_fault fault = {0};
+  fault.kind = MW_FAULT_LANES;
+  fault.site = site;
+  fault.object = active;
+  mw_fail(context, fault);
+}
+
 _Noreturn void __mw_trap(mw_context *context, u32 site) {
   mw_fault fault = {0};
   fault.kind = MW_FAULT_TRAP;
