@@ -253,7 +253,8 @@ def _check_call(
         size = text.size_expression(root.type_name)
         return f"call void @__mw_check_object({common}, i32 {fault}, ptr {root.name}, i64 {size}, i32 -1)"
     if root.kind == "exchange":
-        return f"call void @__mw_check_object({common}, i32 {abi.FAULT_WILD}, ptr {root.name}, i64 {abi.GATHERED_BYTES}, i32 -1)"
+        gathered = f"i32 {abi.FAULT_WILD}, ptr {root.name}, i64 {abi.GATHERED_BYTES}, i32 -1"
+        return f"call void @__mw_check_object({common}, {gathered})"
     return f"call void @__mw_check_anything({common}, ptr {_PRIVATES}, i32 {privates})"
 
 
