@@ -67,7 +67,9 @@ _NEEDS_PREPROCESSOR = re.compile(r"^(?!# \d+ \").*(?:#|%:|_Pragma|\?\?|\\\s*$)",
 # characters that end a line, or stand for a space, for clang and not for us
 _ODD_SPACES = str.maketrans({"\v": " ", "\f": " ", "\r": "\n"})
 # everything else that a pragma can do is no business of a kernel
-_KEPT_PRAGMA = re.compile(r"#\s*pragma\s+(?:unroll|nounroll|clang\s+loop|STDC\s+FP_CONTRACT)\b")
+_KEPT_PRAGMA = re.compile(
+    r"#\s*pragma\s+(?:unroll|nounroll|clang\s+loop|STDC\s+FP_CONTRACT|METAL\s+internals)\b"
+)
 _PRAGMA = re.compile(r"^[ \t]*(?:#|%:)\s*pragma\b.*$", re.MULTILINE)
 _MARKED = re.compile(r'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _PRAGMA_OPERATOR = re.compile(r"\b_Pragma\b|\b__pragma\b")

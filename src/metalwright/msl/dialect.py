@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from metalwright.msl import constants
+from metalwright.msl import constants, rules
 from metalwright.msl.attributes import OTHER_ATTRIBUTES, STANDARD_ATTRIBUTES, THREAD_ATTRIBUTES
 from metalwright.msl.edits import Edits
 from metalwright.msl.refused import NOT_IN_METAL, REFUSED, UNSUPPORTED
@@ -26,6 +26,8 @@ _FLOATING = re.compile(
     r"|\d[\d']*\.?(?:[eE][+-]?\d+)|\d[\d']*\.|\d[\d']*(?=[hH]$|bf$|BF$)))(?P<suffix>|[fF]|[hH]|bf|BF)$"
 )
 _LONGEST_TEMPLATE_ARGUMENTS = 4096  # tokens; past that, a '<' is taken for a comparison
+# the headers of some libraries ask for what Metal keeps for its own: derived classes, for one
+_INTERNALS = re.compile(r"^\s*#\s*pragma\s+METAL\s+internals\s*:\s*enable\b", re.MULTILINE)
 _KEPT_BUILTINS = frozenset({"__builtin_expect", "__builtin_assume", "__builtin_unreachable"})
 
 
@@ -85,6 +87,7 @@ class _Lowering:
     def __init__(self, text: str, given: Mapping[str | int, constants.Value]) -> None:
         self.text = text
         self.given = given
+        self.kernel_bodies: set[int] = set()
         self.constants: dict[str, bool] = {}  # each function constant, and whether it has a value
         self.asked: set[str] = set()  # those that is_function_constant_defined looks at
         self.tokens = [
@@ -149,6 +152,7 @@ class _Lowering:
         index = 0
         while index < len(self.tokens):
             index = self.step(index)
+        self.check_rules()
         unset = tuple(
             name for name, is_set in self.constants.items() if not is_set and name not in self.asked
         )
@@ -157,8 +161,15 @@ class _Lowering:
             tuple(self.kernels),
             tuple(self.variables),
             unset,
-            tuple(self.errors),
+            tuple(sorted(self.errors)),
         )
+
+    def check_rules(self) -> None:
+        internals = _INTERNALS.search(self.text) is not None
+        for index, sentence in rules.check(
+            self.tokens, self.brackets, frozenset(self.kernel_bodies), internals
+        ):
+            self.error(index, sentence)
 
     def step(self, index: int) -> int:
         token = self.tokens[index]
@@ -223,6 +234,9 @@ class _Lowering:
             self.error(index, f"{text!r} is refused: it is not part of Metal", refused=True)
         elif text in NOT_IN_METAL and not (text == "delete" and self.word(index - 1) == "="):
             self.error(index, NOT_IN_METAL[text])
+        elif text == "long" and self.word(index + 1) == "long":
+            unsigned = self.word(index - 1) == "unsigned"
+            self.error(index - unsigned, "'long long' does not exist in Metal: use long, which has 64 bits")
         elif text in ("vertex", "fragment") and self.starts_declaration(index) and self.is_word(index + 1):
             self.error(index, UNSUPPORTED[text])
 
@@ -374,6 +388,8 @@ class _Lowering:
             attributes = attributes | more
             self.blank(after, last)
             after = last + 1
+        if self.word(after) == "{":
+            self.kernel_bodies.add(after)
         if self.word(index - 1) == ">" or self.is_template(index):
             self.templates[name] = parameters
         elif self.word(after) == "{":
