@@ -305,7 +305,6 @@ def test_pointers_to_functions_and_recursion(src: str, helper: str) -> None:
             "tensor<device int4b_format, dextents<int, 1>, tensor_inline> t;",
             "'int4b_format' is not supported",
         ),
-        ("mpp::tensor_ops::matmul2d<d> op;", "'matmul2d' is not supported"),
     ],
 )
 def test_features_that_do_not_run_are_named(src: str, feature: str) -> None:

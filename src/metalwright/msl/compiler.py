@@ -63,6 +63,9 @@ _INCLUDE_LINE = re.compile(
     rf"^[ \t]*#[ \t]*include[ \t]*<(?:{'|'.join(_HEADERS)}|MetalPerformancePrimitives/\w+\.h)>[ \t]*$",
     re.MULTILINE,
 )
+_TENSOR_OPERATION = re.compile(
+    r"\b(?:matmul2d|convolution2d|cooperative_tensor|execution_(?:thread|simdgroup)|reduc(?:e|tion)_|tensor_ops\s*::)"
+)
 _NEEDS_PREPROCESSOR = re.compile(r"^(?!# \d+ \").*(?:#|%:|_Pragma|\?\?|\\\s*$)", re.MULTILINE)
 # characters that end a line, or stand for a space, for clang and not for us
 _ODD_SPACES = str.maketrans({"\v": " ", "\f": " ", "\r": "\n"})
@@ -134,7 +137,10 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
             # everything becomes part of the kernel: the engine's intrinsics need its context
             "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)",
             "#include <metal_stdlib>",
-            "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>",
+            # large, and few kernels use it, though many open its namespace
+            "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>"
+            if _TENSOR_OPERATION.search(lowered.text)
+            else "namespace mpp { namespace tensor_ops {} }",
             "#include <metalwright/entry.h>",
             lowered.text,
             '# 1 "<kernels>"',

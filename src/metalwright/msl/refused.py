@@ -38,17 +38,12 @@ _TEXTURES = (
     "texture1d texture1d_array texture2d texture2d_array texture2d_ms texture3d texturecube texture_buffer "
     "depth2d depth2d_array depthcube sampler access"
 )
-_TENSOR_OPERATIONS = (
-    "matmul2d matmul2d_descriptor convolution2d convolution2d_descriptor execution_thread execution_simdgroup "
-    "execution_simdgroups cooperative_tensor reduce_rows reduce_columns"
-)
 _GROUPS: dict[str, str] = {
     "textures": _TEXTURES,
     "ray tracing": "raytracing intersection_function_table ray_data intersector acceleration_structure",
     "visible functions": "visible_function_table visible",
     "indirect command buffers": "command_buffer compute_command render_command",
     "graphics stages": "vertex fragment mesh object object_data imageblock threadgroup_imageblock patch_control_point",
-    "the tensor operations of Metal Performance Primitives": _TENSOR_OPERATIONS,
     "packed tensor formats": "int4b_format int2b_format fp8_e4m3_format fp8_e5m2_format fp4_e2m1_format",
     "matrices": " ".join(
         f"{t}{c}x{r} matrix" for t in ("float", "half") for c in (2, 3, 4) for r in (2, 3, 4)

@@ -18,6 +18,7 @@ _ADDRESSES = {
     name: text.call_pattern(name)
     for name in (
         "__mw_context",
+        "__mw_thread",
         "__mw_buffer",
         "__mw_buffer_extent",
         "__mw_threadgroup_variable",
@@ -77,6 +78,8 @@ def lower_addresses(body: list[str], arena: Arena) -> tuple[list[str], dict[str,
         arguments = [text.value_of(part) for part in text.split_arguments(match["arguments"])]
         if name == "__mw_context":
             out.append(f"  {result} = getelementptr i8, ptr %2, i64 0{suffix}")
+        elif name == "__mw_thread":
+            out.append(f"  {result} = getelementptr i8, ptr %0, i64 0{suffix}")
         elif name == "__mw_buffer":
             number = int(arguments[0])
             out.append(

@@ -1,8 +1,3 @@
-// Metal Performance Primitives: the namespace that generated Core AI kernels open. Its tensor operations are not
-// supported yet; the front-end refuses them by name.
+// Metal Performance Primitives: operations on tensors.
 #pragma once
-#include <metal_tensor>
-
-namespace mpp {
-namespace tensor_ops {}
-}  // namespace mpp
+#include <MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h>

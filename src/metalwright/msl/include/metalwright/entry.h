@@ -34,10 +34,6 @@ template <position Which> struct attribute {};
 
 struct triple { u32 of[3]; };
 
-inline u32 index_in_group(const thread& t) {
-  return (t.local[2] * t.group_size[1] + t.local[1]) * t.group_size[0] + t.local[0];
-}
-inline u32 volume(const u32* size) { return size[0] * size[1] * size[2]; }
 inline u32 parts(u32 threads, u32 size) { return (threads + size - 1) / size; }
 
 template <position Which>

@@ -18,6 +18,7 @@ struct buffer;
 
 extern "C" {
 [[gnu::const]] void* __mw_context();
+[[gnu::const]] const __mw::thread* __mw_thread();
 [[gnu::const]] char* __mw_buffer(__mw::u32 index);
 [[gnu::const]] int __mw_buffer_extent(__mw::u32 index, __mw::u32 dimension);
 [[gnu::const]] char* __mw_threadgroup_variable(__mw::u32 id, __mw::u64 bytes, __mw::u64 align);
@@ -37,6 +38,11 @@ void __mw_describe(__mw::u32 position, __mw::u32 kind, __mw::u32 element, __mw::
 }
 
 namespace __mw {
+inline u32 index_in_group(const thread& t) {
+  return (t.local[2] * t.group_size[1] + t.local[1]) * t.group_size[0] + t.local[0];
+}
+inline u32 volume(const u32* size) { return size[0] * size[1] * size[2]; }
+
 // A variable in the threadgroup address space: the engine finds the id and the size, and lays the memory out.
 template <class T>
 inline T& threadgroup_variable(u32 id) {
