@@ -418,3 +418,31 @@ def test_what_the_dialect_does_not_allow(text: str, message: str) -> None:
 def test_pieces_of_programs_are_errors_and_nothing_worse(text: str) -> None:
     with pytest.raises((MetalwrightError, KeyError)):
         whole(text)
+
+
+def test_kernels_declared_first_named_from_outside_and_by_pieces_of_text() -> None:
+    """A declaration leaves the attributes to the definition; a name may begin at ``::``; literals are joined."""
+    text = """
+namespace a { namespace b {
+template <typename T> kernel void scale(device T* out, constant T* x, uint i);
+template <typename T>
+kernel void scale(device T* out [[buffer(1)]], constant T* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  out[i] = 2 * x[i] + 1;
+}
+} }
+#define MAKE(name, T) template [[host_name(#name "_" #T)]] kernel void ::a::b::scale<T>(device T*, constant T*, uint);
+namespace a { MAKE(scale, float) }
+"""
+    out = np.zeros(8, np.float32)
+    launch(whole(text, "scale_float"), {"x": X}, {"out": out}, 8, 8)
+    np.testing.assert_array_equal(out, 2 * X + 1)
+
+
+def test_a_definition_still_needs_its_attributes() -> None:
+    text = (
+        "kernel void k(device float* out, uint i);\nkernel void k(device float* out, uint i) { out[i] = 1; }"
+    )
+    with pytest.raises(
+        CompileError, match=r"k.metal:2:39: error: parameter 'i' of a kernel needs an attribute"
+    ):
+        whole(text)

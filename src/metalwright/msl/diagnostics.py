@@ -165,7 +165,5 @@ def metal_names(text: str) -> str:
     for pattern, name in _NAMES:
         text = pattern.sub(short if name is None else name, text)
     # two names for one type say nothing where they are the same, or where the second is C++'s
-    text = _ALSO.sub(
-        lambda match: f"'{match.group(2 if _INTERNAL.search(match.group(1)) else 1)}'", text
-    )
+    text = _ALSO.sub(lambda match: f"'{match.group(2 if _INTERNAL.search(match.group(1)) else 1)}'", text)
     return text.replace("const address space", "constant")

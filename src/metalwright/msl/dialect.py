@@ -17,6 +17,7 @@ from metalwright.msl.refused import NOT_IN_METAL, REFUSED, UNSUPPORTED
 from metalwright.msl.tokens import Token, tokenize
 
 _ADDRESS_SPACES = frozenset({"device", "constant", "thread", "threadgroup"})
+_BUFFER_SPACES = frozenset({"device", "constant"})
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 # attributes of GNU form that change what a type is; all others go
 _KEPT_GNU = frozenset({"aligned", "packed"})
@@ -25,6 +26,7 @@ _FLOATING = re.compile(
     r"(?P<value>(?:0[xX][\da-fA-F']*\.?[\da-fA-F']*[pP][+-]?\d+|(?:\d[\d']*)?\.[\d']+(?:[eE][+-]?\d+)?"
     r"|\d[\d']*\.?(?:[eE][+-]?\d+)|\d[\d']*\.|\d[\d']*(?=[hH]$|bf$|BF$)))(?P<suffix>|[fF]|[hH]|bf|BF)$"
 )
+_STRING = re.compile(r'"([^"]*)"')
 _LONGEST_TEMPLATE_ARGUMENTS = 4096  # tokens; past that, a '<' is taken for a comparison
 # the headers of some libraries ask for what Metal keeps for its own: derived classes, for one
 _INTERNALS = re.compile(r"^\s*#\s*pragma\s+METAL\s+internals\s*:\s*enable\b", re.MULTILINE)
@@ -67,6 +69,11 @@ class Lowered:
     threadgroup_variables: tuple[tuple[str, int], ...]  # name and offset; the index is the engine's id
     unset_constants: tuple[str, ...]  # function constants that the source relies on and nobody gave a value
     errors: tuple[tuple[int, str, bool], ...]  # offset, sentence, whether the source is refused
+
+
+def _text(literals: str) -> str:
+    """Return what string literals that stand side by side say together."""
+    return "".join(_STRING.findall(literals))
 
 
 def _closing_brackets(tokens: list[Token]) -> dict[int, int]:
@@ -380,8 +387,6 @@ class _Lowering:
         if "void" not in [self.word(i) for i in range(index, opening - 1)]:
             self.error(opening - 1, f"kernel {name!r} must return void")
         closing = self.closing(opening)
-        parameters = self.parameters(opening, closing)
-        self.lower_inside(opening + 1, closing)
         after = closing + 1
         while self.is_attribute(after):
             last, more = self.parse_attributes(after)
@@ -390,11 +395,16 @@ class _Lowering:
             after = last + 1
         if self.word(after) == "{":
             self.kernel_bodies.add(after)
+        # a declaration may leave the attributes to the definition that follows
+        parameters = self.parameters(opening, closing, attributed=self.word(after) == "{")
+        self.lower_inside(opening + 1, closing)
+        if parameters is None:
+            return after
         if self.word(index - 1) == ">" or self.is_template(index):
             self.templates[name] = parameters
         elif self.word(after) == "{":
             self.add_kernel(
-                attributes.get("host_name", "").strip('"') or name,
+                _text(attributes.get("host_name", "")) or name,
                 self.qualified(name),
                 parameters,
                 attributes,
@@ -443,12 +453,12 @@ class _Lowering:
         parameters = self.templates.get(name)
         if self.word(close + 1) == "(":
             closing = self.closing(close + 1)
-            own = self.parameters(close + 1, closing) if parameters is None else parameters
+            if parameters is None:
+                parameters = self.parameters(close + 1, closing)
             self.lower_inside(close + 2, closing)
-            parameters = own
         if parameters is not None:
             self.add_kernel(
-                attributes.get("host_name", "").strip('"') or name,
+                _text(attributes.get("host_name", "")) or name,
                 self.qualified(expression),
                 parameters,
                 attributes,
@@ -468,9 +478,15 @@ class _Lowering:
         )
 
     def qualified(self, expression: str) -> str:
-        return "::".join([scope for scope in self.scopes if scope] + [" ".join(expression.split())])
+        written = " ".join(expression.split())
+        if written.startswith("::"):
+            return written
+        return "::".join([scope for scope in self.scopes if scope] + [written])
 
-    def parameters(self, opening: int, closing: int) -> tuple[KernelParameter, ...]:
+    def parameters(
+        self, opening: int, closing: int, *, attributed: bool = True
+    ) -> tuple[KernelParameter, ...] | None:
+        """Return a kernel's parameters; None where one has no attribute, and need not be ``attributed``."""
         found: list[KernelParameter] = []
         pieces = self.split(opening + 1, closing)
         taken = {
@@ -484,6 +500,8 @@ class _Lowering:
             named = next((i for i in range(first, last) if self.is_attribute(i)), last) - 1
             spaces = [self.word(i) for i in range(first, last) if self.word(i) in _ADDRESS_SPACES]
             space = spaces[0] if spaces else ""
+            if not (attributes or space in _BUFFER_SPACES or attributed):
+                return None
             attribute = self.parameter_attribute(named, space, attributes, taken)
             if attribute is not None:
                 found.append(KernelParameter(self.word(named), space, attribute))
@@ -509,7 +527,7 @@ class _Lowering:
                     f"unknown attribute [[{name}]] on parameter {self.word(index)!r}; known are: {known}",
                 )
                 return None
-        if space in ("device", "constant"):
+        if space in _BUFFER_SPACES:
             # Metal numbers the buffers that have no attribute, in order
             number = next(i for i in range(len(taken) + 1) if i not in taken)
             taken.add(number)
