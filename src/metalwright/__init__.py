@@ -30,7 +30,7 @@ from metalwright.errors import (
 if TYPE_CHECKING:
     from coreai_torch import MetalParameter
 
-    from metalwright.authoring import MetalKernel, compile_shader, emulate, launch
+    from metalwright.authoring import MetalKernel, compile_shader, emulate, launch, metal_kernel
     from metalwright.check import check
     from metalwright.coreai import export, inspect
 
@@ -44,6 +44,7 @@ _HOMES = {
     "export": "metalwright.coreai",
     "inspect": "metalwright.coreai",
     "launch": "metalwright.authoring",
+    "metal_kernel": "metalwright.authoring",
 }
 # a package of the same name, which can be called
 _PACKAGES = {"check"}
@@ -74,6 +75,7 @@ __all__ = [
     "export",
     "inspect",
     "launch",
+    "metal_kernel",
 ]
 
 

@@ -11,13 +11,16 @@ warnings.filterwarnings("ignore", message=rf"coreai-torch has only been validate
 
 from coreai.authoring import MetalParameter  # noqa: E402
 
+from metalwright.authoring import mlx_emulate as _mlx  # noqa: E402,F401  (registers emulate("mlx"))
 from metalwright.authoring import mps as _mps  # noqa: E402,F401  (registers emulate("torch"))
 from metalwright.authoring.emulate import emulate  # noqa: E402
 from metalwright.authoring.kernel import MetalKernel  # noqa: E402
+from metalwright.authoring.mlx_kernel import CustomKernel, metal_kernel  # noqa: E402
 from metalwright.authoring.run import Execution, execute, launch  # noqa: E402
 from metalwright.authoring.shader import ShaderKernel, ShaderLibrary, compile_shader  # noqa: E402
 
 __all__ = [
+    "CustomKernel",
     "Execution",
     "MetalKernel",
     "MetalParameter",
@@ -27,4 +30,5 @@ __all__ = [
     "emulate",
     "execute",
     "launch",
+    "metal_kernel",
 ]

@@ -209,7 +209,7 @@ def call(
                 f"metalwright.launch takes arrays"
             )
     if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
-        results = _WithoutGradient.apply(kernel.name, run, *args)
+        results = WithoutGradient.apply(kernel.name, run, *args)
     else:
         results = run(*args)
     return _prepare(kernel).structure(results)
@@ -269,7 +269,7 @@ def launch(
     return _prepare(kernel).structure(execution.results)
 
 
-class _WithoutGradient(torch.autograd.Function):
+class WithoutGradient(torch.autograd.Function):
     """Executes the kernel; a backward pass that reaches it stops with an error instead of a silent zero."""
 
     @staticmethod

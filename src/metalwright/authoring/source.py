@@ -135,17 +135,23 @@ def _check_open_ended(kernel: TorchMetalKernel) -> None:
     if lines[0].lstrip().startswith("#"):
         _refuse(kernel, 1, lines[0], "a directive on the first line of src does not begin a line of the generated "
                                      "MSL; begin src with a newline")  # fmt: skip
-    ending: str | None = None
-    for token in _TOKENS.finditer(src):
-        if token.end() == len(src) and token["line"]:
-            ending = "a comment"
-        if token["block"] and not token["block"].endswith("*/"):
-            ending = "an unfinished comment"
-    if lines[-1].lstrip().startswith("#"):
-        ending = "a directive"
+    ending = open_ending(src)
     if ending:
         _refuse(kernel, len(lines), lines[-1], f"src ends inside {ending}, which swallows the brace that closes the "
                                                f"kernel; end src with a newline")  # fmt: skip
+
+
+def open_ending(text: str) -> str | None:
+    """Return what a text ends inside of, and what follows it on the same line then belongs to; ``None``: nothing."""
+    ending: str | None = None
+    for token in _TOKENS.finditer(text):
+        if token.end() == len(text) and token["line"]:
+            ending = "a comment"
+        if token["block"] and not token["block"].endswith("*/"):
+            ending = "an unfinished comment"
+    if text.split("\n")[-1].lstrip().startswith("#"):
+        ending = "a directive"
+    return ending
 
 
 def _refuse(kernel: TorchMetalKernel, line: int, excerpt: str, message: str) -> None:

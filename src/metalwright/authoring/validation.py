@@ -140,7 +140,7 @@ def check_tensor(kernel: str, name: str, value: Any) -> ElementType:
     """
     where = f"kernel {kernel!r}: input {name!r}"
     if isinstance(value, torch.Tensor):
-        _check_torch(where, name, value)
+        check_torch(where, name, value)
     elif isinstance(value, np.ndarray):
         _check_numpy(where, name, value)
     else:
@@ -196,7 +196,8 @@ def check_storage(kernel: str, name: str, value: torch.Tensor) -> None:
         )
 
 
-def _check_torch(where: str, name: str, value: torch.Tensor) -> None:
+def check_torch(where: str, name: str, value: torch.Tensor) -> None:
+    """Check that a tensor is an ordinary one with data on the CPU. Raises :class:`ArgumentError`."""
     if _C._functorch.is_functorch_wrapped_tensor(value):
         raise ArgumentError(
             f"{where}: is inside a torch.func transform (jvp, grad, vmap); kernels have no rule for it"
