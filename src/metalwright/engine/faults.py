@@ -22,7 +22,7 @@ def explain(
     """Return the exception for a fault that the runtime recorded."""
     site = sites[fault.site] if fault.site < len(sites) else None
     kind = BarrierFault if fault.kind == abi.FAULT_BARRIER else MemoryFault
-    if fault.kind in (abi.FAULT_TRAP, abi.FAULT_DIVISION, abi.FAULT_LANES):
+    if fault.kind in (abi.FAULT_TRAP, abi.FAULT_DIVISION, abi.FAULT_LANES, abi.FAULT_SCOPE):
         kind = KernelFault
     return kind(
         _message(fault, module, signature, sites, arguments),
@@ -63,8 +63,14 @@ def _message(
         return "divides an integer by zero, which gives anything on a GPU"
     if fault.kind == abi.FAULT_LANES:
         return (
-            f"multiplies simdgroup matrices with {fault.object.bit_count()} of a simdgroup's 32 lanes: all must take "
-            "part, in a branch that they take together and in a threadgroup of a multiple of 32 threads"
+            f"multiplies or reduces matrices of a simdgroup with {fault.object.bit_count()} of its 32 lanes: all must "
+            "take part, in a branch that they take together and in a threadgroup of a multiple of 32 threads"
+        )
+    if fault.kind == abi.FAULT_SCOPE:
+        wanted = "a multiple of 32" if fault.object == 1 else f"{32 * fault.object}"
+        scope = "execution_simdgroup" if fault.object == 1 else f"execution_simdgroups<{fault.object}>"
+        return (
+            f"runs a tensor operation of the scope {scope} in a threadgroup of {fault.size} threads: it needs {wanted}"
         )
     names = [variable.name for variable in module.threadgroup_variables]
     parameters = {p.index: p.name for p in signature.parameters if p.kind == "threadgroup"}

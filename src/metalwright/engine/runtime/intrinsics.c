@@ -18,13 +18,27 @@ const void *__mw_gathered(mw_context *context) { return context->gathered; }
 
 u32 __mw_lane(mw_context *context) { return context->current->lane; }
 
-// What a simdgroup matrix is made of lies in all lanes: `active`, which took part, must be every one.
+// What a matrix of a simdgroup is made of lies in all lanes: `active`, which took part, must be every one.
 void __mw_whole_simdgroup(mw_context *context, u32 active, u32 site) {
   if (!__mw_checked || active == ~0u) return;
   mw_fault fault = {0};
   fault.kind = MW_FAULT_LANES;
   fault.site = site;
   fault.object = active;
+  mw_fail(context, fault);
+}
+
+// A tensor operation of one simdgroup runs in whole ones, one of more in a threadgroup of just so many.
+void __mw_scope(mw_context *context, u32 simdgroups, u32 site) {
+  if (!__mw_checked) return;
+  const u32 *size = context->current->thread.group_size;
+  u32 threads = size[0] * size[1] * size[2];
+  if (simdgroups == 1 ? threads % MW_LANES == 0 : threads == simdgroups * MW_LANES) return;
+  mw_fault fault = {0};
+  fault.kind = MW_FAULT_SCOPE;
+  fault.site = site;
+  fault.object = simdgroups;
+  fault.size = threads;
   mw_fail(context, fault);
 }
 

@@ -4,6 +4,7 @@
 #include <metal_limits>
 #include <metalwright/tensor_ops/element_types.h>
 #include <metalwright/tensor_ops/operands.h>
+#include <metalwright/tensor_ops/reductions.h>
 
 namespace mpp {
 namespace tensor_ops {
@@ -32,6 +33,11 @@ class matmul2d {
   static constexpr bool fixed_depth = Descriptor.k > 0 && Descriptor.k != dynamic_length_v<int>;
   static constexpr int depth = fixed_depth ? Descriptor.k : 1;
   static constexpr int left_line = Descriptor.transpose_left ? 0 : 1, right_line = Descriptor.transpose_right ? 1 : 0;
+
+  template <class T>
+  static constexpr bool is_operand =
+      __mw::is_tensor<metal::remove_cv_t<metal::remove_reference_t<T>>> ||
+      __mw::is_cooperative<metal::remove_cv_t<metal::remove_reference_t<T>>>;
 
   template <int Rows, int Cols>
   static constexpr auto share_out() {
@@ -119,27 +125,28 @@ class matmul2d {
   // destination = left * right, or destination += left * right. All threads of the scope come here together.
   template <class Left, class Right, class Destination>
   void run(Left& left, Right& right, Destination& destination) const {
-    using left_t = metal::remove_cv_t<Left>;
-    using right_t = metal::remove_cv_t<Right>;
     check_operand<Left>();
     check_operand<Right>();
     check_operand<Destination>();
-    static_assert(__mw::multiplies<typename left_t::value_type, typename right_t::value_type,
-                                   typename metal::remove_cv_t<Destination>::value_type>,
-                  "matmul2d does not take these element types together");
-    if constexpr (__mw::is_cooperative<left_t> || __mw::is_cooperative<right_t>) check_input_scope();
-    const auto rows = __mw::matrix_from<Scope, left_t, left_line, Descriptor.m, depth, result::block_rows>(left);
-    const auto cols = __mw::matrix_from<Scope, right_t, right_line, Descriptor.n, depth, result::block_cols>(right);
-    const long deepest = rows.size() > cols.size() ? rows.size() : cols.size();
-    multiply(rows, cols, destination, !fixed_depth ? rows.size() : depth < deepest ? depth : deepest);
+    if constexpr (is_operand<Left> && is_operand<Right> && is_operand<Destination>) {
+      using left_t = metal::remove_cv_t<Left>;
+      using right_t = metal::remove_cv_t<Right>;
+      static_assert(__mw::multiplies<typename left_t::value_type, typename right_t::value_type,
+                                     typename metal::remove_cv_t<Destination>::value_type>,
+                    "matmul2d does not take these element types together");
+      if constexpr (__mw::is_cooperative<left_t> || __mw::is_cooperative<right_t>) check_input_scope();
+      __mw::enter<Scope>();
+      const auto rows = __mw::matrix_from<Scope, left_t, left_line, Descriptor.m, depth, result::block_rows>(left);
+      const auto cols = __mw::matrix_from<Scope, right_t, right_line, Descriptor.n, depth, result::block_cols>(right);
+      const long deepest = rows.size() > cols.size() ? rows.size() : cols.size();
+      multiply(rows, cols, destination, !fixed_depth ? rows.size() : depth < deepest ? depth : deepest);
+    }
   }
 
  private:
   template <class T>
   static constexpr void check_operand() {
-    using plain = metal::remove_cv_t<metal::remove_reference_t<T>>;
-    static_assert(__mw::is_tensor<plain> || __mw::is_cooperative<plain>,
-                  "an operand of matmul2d is a tensor or a cooperative_tensor");
+    static_assert(is_operand<T>, "an operand of matmul2d is a tensor or a cooperative_tensor");
   }
   static constexpr void check_input_scope() {
     static_assert(Scope::static_size == 1, "an input that is a cooperative tensor needs the scope execution_simdgroup");
@@ -200,5 +207,41 @@ class matmul2d {
       return destination[col, row];
   }
 };
+
+enum class reduction_operation { sum, max, min };
+
+template <class Element>
+struct reduction_operation_identity {
+  static constexpr Element sum_identity = Element(0);
+  static constexpr Element max_identity = metal::numeric_limits<Element>::lowest();
+  static constexpr Element min_identity = metal::numeric_limits<Element>::max();
+};
+
+// One value for each row, or column, of a result; the identity is combined with every one. As in Metal, the identity
+// that is left out is that of a sum, whatever the operation.
+#define __MW_REDUCTION(NAME, DIMENSION)                                                                    \
+  template <class Element, class Extents, class Layout, class LineExtents>                                 \
+  inline void NAME(                                                                                        \
+      metal::cooperative_tensor<Element, Extents, Layout>& source,                                         \
+      metal::cooperative_tensor<Element, LineExtents, __mw::reduction_of<Layout, DIMENSION>>& destination, \
+      reduction_operation operation = reduction_operation::sum,                                            \
+      Element identity = reduction_operation_identity<Element>::sum_identity) {                            \
+    if (operation == reduction_operation::sum)                                                             \
+      __mw::reduce<DIMENSION>(source, destination, identity, __mw::add());                                 \
+    else if (operation == reduction_operation::max)                                                        \
+      __mw::reduce<DIMENSION>(source, destination, identity, __mw::maximum());                             \
+    else                                                                                                   \
+      __mw::reduce<DIMENSION>(source, destination, identity, __mw::minimum());                             \
+  }
+__MW_REDUCTION(reduce_rows, 1)
+__MW_REDUCTION(reduce_columns, 0)
+#undef __MW_REDUCTION
+
+// Whether destination.map_iterator takes an iterator over the source.
+template <class T, class U, class Sizes, class OtherSizes, class Layout, class OtherLayout>
+inline bool is_iterator_compatible(const metal::cooperative_tensor<T, Sizes, Layout>&,
+                                   const metal::cooperative_tensor<U, OtherSizes, OtherLayout>&) {
+  return __mw::mapped<Layout, OtherLayout>::possible;
+}
 }  // namespace tensor_ops
 }  // namespace mpp

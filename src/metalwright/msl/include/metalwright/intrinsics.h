@@ -29,6 +29,7 @@ const void* __mw_gathered(void* context);
 __mw::u32 __mw_lane(void* context);
 // Stops where `active` is not every lane.
 void __mw_whole_simdgroup(void* context, __mw::u32 active, __mw::u32 site);
+void __mw_scope(void* context, __mw::u32 simdgroups, __mw::u32 site);
 [[noreturn]] void __mw_trap(void* context, __mw::u32 site);
 void __mw_log(void* context, __mw::u32 level, const char* format, const __mw::u64* values, const char* kinds,
               __mw::u32 count);

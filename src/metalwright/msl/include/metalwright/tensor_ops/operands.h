@@ -91,6 +91,7 @@ struct matrix_of_simdgroup {
     for (int at = 0; at < layout::capacity / 8; at++) {
       for (int i = 0; i < 8; i++) mine.of[i] = tensor.__elements[at * 8 + i];
       const auto all = meet(mine);
+      __mw_whole_simdgroup(__mw_context(), all.active, -1u);
       const int block = Line == 1 ? at / layout::wide : at % layout::wide;
       const int along = (Line == 1 ? at % layout::wide : at / layout::wide) * side;
       for (int line = 0; line < PerBlock; line++) {

@@ -33,4 +33,10 @@ template <metal::size_t Size> inline constexpr bool is_scope<metal::execution_si
 
 template <class Scope> inline constexpr bool is_one_thread = false;
 template <> inline constexpr bool is_one_thread<metal::execution_thread> = true;
+
+// Checked mode stops where the threads that were launched are not those of the scope: a GPU then does anything.
+template <class Scope>
+inline void enter() {
+  if constexpr (!is_one_thread<Scope>) __mw_scope(__mw_context(), Scope::static_size, -1u);
+}
 }  // namespace __mw
