@@ -251,7 +251,7 @@ kernel void some(device half* A, device half* B, device float* C, uint lane [[th
 """
     )
     a, b, c = torch.zeros(16, 16).half(), torch.zeros(16, 16).half(), torch.zeros(16, 16)
-    with pytest.raises(KernelFault, match="with 20 of its 32 lanes"):
+    with pytest.raises(KernelFault, match="with 20 of a simdgroup's 32 lanes"):
         compile_shader(HEAD + text)["some"](a, b, c, threads=32, group_size=32)
 
 

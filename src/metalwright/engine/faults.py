@@ -63,15 +63,13 @@ def _message(
         return "divides an integer by zero, which gives anything on a GPU"
     if fault.kind == abi.FAULT_LANES:
         return (
-            f"multiplies or reduces matrices of a simdgroup with {fault.object.bit_count()} of its 32 lanes: all must "
-            "take part, in a branch that they take together and in a threadgroup of a multiple of 32 threads"
+            f"multiplies or reduces matrices with {fault.object.bit_count()} of a simdgroup's 32 lanes: all must take "
+            "part, in a branch that they take together and in a threadgroup of a multiple of 32 threads"
         )
     if fault.kind == abi.FAULT_SCOPE:
         wanted = "a multiple of 32" if fault.object == 1 else f"{32 * fault.object}"
         scope = "execution_simdgroup" if fault.object == 1 else f"execution_simdgroups<{fault.object}>"
-        return (
-            f"runs a tensor operation of the scope {scope} in a threadgroup of {fault.size} threads: it needs {wanted}"
-        )
+        return f"runs a tensor operation of the scope {scope} in a threadgroup of {fault.size} threads: it needs {wanted}"
     names = [variable.name for variable in module.threadgroup_variables]
     parameters = {p.index: p.name for p in signature.parameters if p.kind == "threadgroup"}
     what = {

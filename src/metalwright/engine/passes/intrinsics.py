@@ -29,7 +29,9 @@ _EXCHANGE = "__mw_exchange"
 _MEETINGS = ("__mw_barrier", _EXCHANGE)
 # calls that need a fiber under the thread, or its position
 NEED_FIBERS = (*_MEETINGS, "__mw_lane", "__mw_gathered", "__mw_trap", "__mw_log", "__mw_whole_simdgroup")
-_SITED = {name: text.call_pattern(name) for name in (*_MEETINGS, "__mw_trap", "__mw_whole_simdgroup", "__mw_scope")}
+_SITED = {
+    name: text.call_pattern(name) for name in (*_MEETINGS, "__mw_trap", "__mw_whole_simdgroup", "__mw_scope")
+}
 _ARENA = "%mw.arena"
 _PHI = re.compile(rf"^\s*{text.NAME} = phi ")
 
