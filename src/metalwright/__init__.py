@@ -30,7 +30,7 @@ from metalwright.errors import (
 if TYPE_CHECKING:
     from coreai_torch import MetalParameter
 
-    from metalwright.authoring import MetalKernel, compile_shader, emulate, launch, metal_kernel
+    from metalwright.authoring import MetalKernel, Texture, compile_shader, emulate, launch, metal_kernel
     from metalwright.check import check
     from metalwright.coreai import export, inspect
 
@@ -39,6 +39,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "MetalKernel": "metalwright.authoring",
     "MetalParameter": "coreai_torch",
+    "Texture": "metalwright.authoring",
     "compile_shader": "metalwright.authoring",
     "emulate": "metalwright.authoring",
     "export": "metalwright.coreai",
@@ -66,6 +67,7 @@ __all__ = [
     "MetalwrightError",
     "RefusedSourceError",
     "Site",
+    "Texture",
     "ToolchainError",
     "UnsupportedFeatureError",
     "__version__",

@@ -277,7 +277,7 @@ TEXTURES = Chapter(
     "Texture functions",
     "",
     _textures(),
-    note="Functions that every texture type has are listed once, under `texture2d`, where none of them runs.",
+    note="Where a function runs for no type of texture it is listed for one of them.",
 )
 _TENSOR = "tensor<device float, dextents<int, 2>, tensor_handle> t, device float* p"
 TENSORS = Chapter(

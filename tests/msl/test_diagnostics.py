@@ -212,9 +212,9 @@ def test_a_type_is_named_once() -> None:
 
 
 def test_features_keep_their_place_when_they_stand_in_a_helper() -> None:
-    helper = "float f() {\n  texture2d<float> t;\n  return 1;\n}"
+    helper = "float f() {\n  depth2d<float> t;\n  return 1;\n}"
     error = failure("out[gid] = f();", helper, UnsupportedFeatureError)
-    assert_points_at(error, helper, 2, "texture2d", "k.helper_src")
+    assert_points_at(error, helper, 2, "depth2d", "k.helper_src")
 
 
 def test_the_caret_follows_tabs() -> None:

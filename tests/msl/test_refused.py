@@ -296,8 +296,8 @@ def test_pointers_to_functions_and_recursion(src: str, helper: str) -> None:
 @pytest.mark.parametrize(
     ("src", "feature"),
     [
+        ("depth2d<float> t;", "'depth2d' is not supported"),
         ("sampler s;", "'sampler' is not supported"),
-        ("texture2d<float> t;", "'texture2d' is not supported"),
         ("float4x4 m;", "'float4x4' is not supported"),
         ("metal::half2x3 m;", "'half2x3' is not supported"),
         ("raytracing::ray r;", "'raytracing' is not supported"),
@@ -320,7 +320,7 @@ def test_features_that_do_not_run_are_named(src: str, feature: str) -> None:
     [
         ("vertex float4 v(uint i [[vertex_id]]) { return 0; }", "'vertex' is not supported"),
         ("fragment float4 f() { return 0; }", "'fragment' is not supported"),
-        ("kernel void k(texture2d<float> t [[texture(0)]]) { }", "[[texture]] is not supported"),
+        ("kernel void k(texturecube<float> t [[texture(0)]]) { }", "'texturecube' is not supported"),
         ("kernel void k(sampler s [[sampler(0)]]) { }", "[[sampler]] is not supported"),
         ("[[visible]] float f() { return 0; }", "'visible' is not supported"),
     ],

@@ -18,6 +18,7 @@ from metalwright.authoring.kernel import MetalKernel  # noqa: E402
 from metalwright.authoring.mlx_kernel import CustomKernel, metal_kernel  # noqa: E402
 from metalwright.authoring.run import Execution, execute, launch  # noqa: E402
 from metalwright.authoring.shader import ShaderKernel, ShaderLibrary, compile_shader  # noqa: E402
+from metalwright.authoring.textures import Texture  # noqa: E402
 
 __all__ = [
     "CustomKernel",
@@ -26,6 +27,7 @@ __all__ = [
     "MetalParameter",
     "ShaderKernel",
     "ShaderLibrary",
+    "Texture",
     "compile_shader",
     "emulate",
     "execute",

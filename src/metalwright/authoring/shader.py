@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from metalwright.authoring import binding, definition, kernel_log
+from metalwright.authoring import textures as pixels
 from metalwright.engine import KernelSignature, Module, Program, load
 from metalwright.errors import ArgumentError, DispatchError, KernelFault
 from metalwright.msl import CompileOptions, Section, compile_msl
@@ -53,6 +54,7 @@ class ShaderKernel:
         arg_casts: str | Mapping[int, str] | None = None,
         error_buf_idx: int | None = None,
         threadgroup_memory: Sequence[int] = (),
+        textures: Sequence[torch.Tensor | pixels.Texture | None] = (),
         workers: int | None = None,
     ) -> None:
         """Run the kernel; it has written its results when the call returns.
@@ -69,6 +71,9 @@ class ShaderKernel:
                 ``"int16"``, ``"int8"``, ``"uint8"``.
             error_buf_idx: PyTorch's buffer for reported errors; not supported here.
             threadgroup_memory: Bytes of each ``[[threadgroup(n)]]`` argument, in order.
+            textures: One for each ``[[texture(n)]]``, in order: a dense tensor of shape ``(height, width)`` or
+                ``(height, width, channels)`` for a ``texture2d``, in the float or integer format of its dtype, or a
+                :class:`metalwright.Texture`, which has any format; ``None`` is a null texture.
             workers: OS threads to use at most; all by default.
 
         Raises:
@@ -79,6 +84,7 @@ class ShaderKernel:
         if error_buf_idx is not None:
             raise ArgumentError(f"kernel {self.name!r}: error_buf_idx is not supported")
         bound = binding.bind(self.signature, args, arg_casts)
+        images = pixels.bind(self.name, self.signature.parameters, tuple(textures))
         grid = self._grid(args, threads)
         if grid == (0,):
             return
@@ -89,6 +95,7 @@ class ShaderKernel:
                 _three(grid),
                 _three(group),
                 threadgroup_memory=tuple(threadgroup_memory),
+                textures=images,
                 max_workers=workers,
             )
         except KernelFault as fault:

@@ -9,6 +9,7 @@ from metalwright.engine.types import (
     Module,
     Parameter,
     Scalar,
+    Texture,
     ThreadgroupVariable,
 )
 
@@ -21,6 +22,7 @@ __all__ = [
     "Parameter",
     "Program",
     "Scalar",
+    "Texture",
     "ThreadgroupVariable",
     "load",
 ]

@@ -95,6 +95,23 @@ class LogRecordStruct(ctypes.Structure):
     ]
 
 
+# textures take the places behind the buffers; the headers count the components of pixels the same way (metal_texture)
+FIRST_TEXTURE = 31
+PIXEL_COMPONENTS = (
+    "32float",
+    "16float",
+    "8unorm",
+    "16unorm",
+    "8snorm",
+    "16snorm",
+    "8uint",
+    "16uint",
+    "32uint",
+    "8sint",
+    "16sint",
+    "32sint",
+)
+
 Run = ctypes.CFUNCTYPE(c_uint32, ctypes.POINTER(LaunchStruct), ctypes.POINTER(WorkerStruct))
 
 BUFFER_SIZE = ctypes.sizeof(BufferStruct)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metalwright.engine import abi
-from metalwright.engine.types import Buffer, KernelSignature, Module, Scalar
+from metalwright.engine.types import Argument, Buffer, KernelSignature, Module, Texture
 from metalwright.errors import BarrierFault, KernelFault, MemoryFault, Site
 
 _CLOSE_BYTES = 64 * 1024
@@ -17,7 +17,7 @@ def explain(
     module: Module,
     signature: KernelSignature,
     sites: Sequence[Site | None],
-    arguments: Sequence[Buffer | Scalar | None],
+    arguments: Sequence[Argument | None],
 ) -> KernelFault:
     """Return the exception for a fault that the runtime recorded."""
     site = sites[fault.site] if fault.site < len(sites) else None
@@ -38,7 +38,7 @@ def _message(
     module: Module,
     signature: KernelSignature,
     sites: Sequence[Site | None],
-    arguments: Sequence[Buffer | Scalar | None],
+    arguments: Sequence[Argument | None],
 ) -> str:
     verb = "writes" if fault.write else "reads"
     argument = arguments[fault.object] if fault.object < len(arguments) else None
@@ -85,7 +85,7 @@ def _message(
     return f"{verb} {fault.size} bytes, {far} of {what}, which has {fault.object_bytes} bytes"
 
 
-def _nearest(fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar | None]) -> Buffer | None:
+def _nearest(fault: abi.FaultStruct, arguments: Sequence[Argument | None]) -> Buffer | None:
     """Return the buffer that a stray pointer most likely left: the closest, where one is close at all."""
 
     def distance(buffer: Buffer) -> int:
@@ -96,10 +96,11 @@ def _nearest(fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar | None]
     return min(close, key=distance, default=None)
 
 
-def _element(fault: abi.FaultStruct, argument: Buffer | Scalar) -> str:
-    if isinstance(argument, Scalar):
+def _element(fault: abi.FaultStruct, argument: Argument) -> str:
+    if not isinstance(argument, Buffer):
+        kind = "texture" if isinstance(argument, Texture) else "scalar"
         return (
-            f"{fault.size} bytes {_how_far(fault.offset, fault.object_bytes)} of the scalar {argument.name!r}"
+            f"{fault.size} bytes {_how_far(fault.offset, fault.object_bytes)} of the {kind} {argument.name!r}"
         )
     count = 1
     for extent in argument.extents:

@@ -12,7 +12,16 @@ from metalwright.engine import abi, faults, limits, log, workers
 from metalwright.engine.build import build
 from metalwright.engine.frames import largest_frame
 from metalwright.engine.jit import LoadedCode, load_code
-from metalwright.engine.types import Buffer, Build, KernelSignature, LaunchReport, Module, Scalar
+from metalwright.engine.types import (
+    Argument,
+    Buffer,
+    Build,
+    KernelSignature,
+    LaunchReport,
+    Module,
+    Scalar,
+    Texture,
+)
 from metalwright.errors import ArgumentError, KernelFault, KernelTimeout
 
 # fewer threads than this are done before another OS thread has woken up
@@ -20,6 +29,7 @@ _THREADS_WORTH_A_WORKER = 16_384
 _CHUNKS_PER_WORKER = 16
 _BUFFER_KINDS = ("tensor", "pointer", "reference")
 _LOG_BYTES = 1 << 20
+_NULL_TEXTURE = Texture("null texture", 0, (0, 0, 0), 0, abi.PIXEL_COMPONENTS[0], 0, False)
 
 
 class Program:
@@ -44,11 +54,12 @@ class Program:
 
     def launch(
         self,
-        arguments: Sequence[Buffer | Scalar | None],
+        arguments: Sequence[Argument | None],
         threads_per_grid: tuple[int, int, int],
         threads_per_threadgroup: tuple[int, int, int],
         *,
         threadgroup_memory: Sequence[int] = (),
+        textures: Sequence[Texture | None] = (),
         max_workers: int | None = None,
         reverse: bool = False,
         timeout: float | None = None,
@@ -62,6 +73,7 @@ class Program:
                 grid's edge may be partial.
             threads_per_threadgroup: threads of a threadgroup in each dimension, at most 1024 in all.
             threadgroup_memory: sizes in bytes of the ``[[threadgroup(n)]]`` arguments.
+            textures: for each index what is at ``[[texture(i)]]``; ``None`` for a null texture.
             max_workers: OS threads to use at most; ``None``: as many as there are processors. Threadgroups of one
                 worker run in order.
             reverse: run threadgroups, and the threads inside each, from last to first.
@@ -86,6 +98,10 @@ class Program:
             if arguments[index] is None:
                 raise ArgumentError(f"kernel {label!r}: no argument for {name!r} [[buffer({index})]]")
         for parameter in self.signature.parameters:
+            if parameter.kind == "texture" and parameter.index >= len(textures):
+                raise ArgumentError(
+                    f"kernel {label!r}: no texture for {parameter.name!r} [[texture({parameter.index})]]"
+                )
             if parameter.kind == "threadgroup" and parameter.index >= len(threadgroup_memory):
                 raise ArgumentError(
                     f"kernel {label!r}: parameter {parameter.name!r} [[threadgroup({parameter.index})]] has no size "
@@ -95,6 +111,8 @@ class Program:
         groups = tuple(-(-size // step) for size, step in zip(grid, group, strict=True))
         total = groups[0] * groups[1] * groups[2]
         threads = grid[0] * grid[1] * grid[2]
+        if textures:
+            arguments = _with_textures(label, arguments, textures)
         frame = _Frame(arguments)
         launch = abi.LaunchStruct(
             buffers=ctypes.addressof(frame.buffers),
@@ -139,7 +157,7 @@ class Program:
                     launch.stop = 1
 
     def _fault(
-        self, fault: abi.FaultStruct, arguments: Sequence[Buffer | Scalar | None], timeout: float | None
+        self, fault: abi.FaultStruct, arguments: Sequence[Argument | None], timeout: float | None
     ) -> KernelFault:
         if fault.kind == abi.FAULT_STOPPED:
             # between two threadgroups no place in the MSL is running
@@ -158,7 +176,7 @@ class Program:
 class _Frame:
     """The arguments as the kernel reads them, kept alive for the launch."""
 
-    def __init__(self, arguments: Sequence[Buffer | Scalar | None]) -> None:
+    def __init__(self, arguments: Sequence[Argument | None]) -> None:
         self.buffers = (abi.BufferStruct * max(len(arguments), 1))()
         self._keep: list[object] = []
         for struct, argument in zip(self.buffers, arguments, strict=False):
@@ -169,12 +187,30 @@ class _Frame:
                 struct.data, struct.bytes = ctypes.addressof(data), len(argument.data)
                 self._keep.append(data)
                 continue
-            extents = (ctypes.c_int32 * max(len(argument.extents), 1))(*argument.extents)
+            sizes = _described(argument) if isinstance(argument, Texture) else argument.extents
+            extents = (ctypes.c_int32 * max(len(sizes), 1))(*sizes)
             self._keep.append(extents)
             struct.data, struct.bytes = argument.address, argument.nbytes
-            struct.extents, struct.rank = ctypes.addressof(extents), len(argument.extents)
+            struct.extents, struct.rank = ctypes.addressof(extents), len(sizes)
             struct.writable = argument.writable
-            struct.written = argument.written
+            if isinstance(argument, Buffer):
+                struct.written = argument.written
+
+
+def _with_textures(
+    label: str, arguments: Sequence[Argument | None], textures: Sequence[Texture | None]
+) -> list[Argument | None]:
+    free = abi.FIRST_TEXTURE - len(arguments)
+    if free < 0:
+        raise ArgumentError(
+            f"kernel {label!r} has a [[buffer(n)]] past {abi.FIRST_TEXTURE - 1}, and textures"
+        )
+    return [*arguments, *[None] * free, *(_NULL_TEXTURE if t is None else t for t in textures)]
+
+
+def _described(texture: Texture) -> tuple[int, ...]:
+    """Return what the header <metal_texture> reads as a texture's extents."""
+    return (*texture.size, texture.channels, abi.PIXEL_COMPONENTS.index(texture.component))
 
 
 def _run_on_pool(run: Callable[[], None], count: int, launch: abi.LaunchStruct) -> None:

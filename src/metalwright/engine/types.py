@@ -12,10 +12,12 @@ from metalwright.errors import Site
 class Parameter:
     """One parameter of a kernel.
 
-    ``kind`` is ``"tensor"``, ``"pointer"``, ``"reference"``, ``"threadgroup"`` or ``"attribute"``; ``index`` is the
-    number in ``[[buffer(n)]]`` or ``[[threadgroup(n)]]``, or -1; ``element`` is Core AI's name of the element type
-    (``"f32"``, ``"si8"`` …; ``"struct"`` for anything else); ``lanes`` is the number of components of a vector
-    element; ``rank`` is a tensor's; ``address_space`` is Metal's word; ``attribute`` is a thread attribute's name.
+    ``kind`` is ``"tensor"``, ``"pointer"``, ``"reference"``, ``"threadgroup"``, ``"texture"`` or ``"attribute"``;
+    ``index`` is the number in ``[[buffer(n)]]``, ``[[threadgroup(n)]]`` or ``[[texture(n)]]``, or -1; ``element`` is
+    Core AI's name of the element type (``"f32"``, ``"si8"`` …; ``"struct"`` for anything else); ``lanes`` is the
+    number of components of a vector element; ``rank`` is a tensor's; ``address_space`` is Metal's word; ``attribute``
+    is a thread attribute's name; ``texture`` is the type of a texture (``"texture2d"`` …) and ``access`` its access
+    (``"read"`` …).
     """
 
     name: str
@@ -27,6 +29,8 @@ class Parameter:
     rank: int = 0
     address_space: str = ""
     attribute: str = ""
+    texture: str = ""
+    access: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,26 @@ class Scalar:
     name: str
     data: bytes
     element: str
+
+
+@dataclass(frozen=True)
+class Texture:
+    """Pixels given to a ``[[texture(n)]]`` parameter.
+
+    ``address`` is that of the first pixel; they lie without gaps. ``size`` is the width, the height, and the depth or
+    the number of layers; ``component`` is what each of a pixel's ``channels`` is: one of ``abi.PIXEL_COMPONENTS``.
+    """
+
+    name: str
+    address: int
+    size: tuple[int, int, int]
+    channels: int
+    component: str
+    nbytes: int
+    writable: bool
+
+
+Argument = Buffer | Scalar | Texture
 
 
 @dataclass(frozen=True)

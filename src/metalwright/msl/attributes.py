@@ -32,6 +32,17 @@ SCALAR_ATTRIBUTES = frozenset(
     }
 )
 THREAD_ATTRIBUTES = VECTOR_ATTRIBUTES | SCALAR_ATTRIBUTES
+# on parameters: [[buffer(0)]] and so on
+NUMBERED = ("buffer", "threadgroup", "texture")
+# the textures that run, in the order of their numbers in the header <metal_texture>
+TEXTURE_TYPES = (
+    "texture1d",
+    "texture1d_array",
+    "texture2d",
+    "texture2d_array",
+    "texture3d",
+    "texture_buffer",
+)
 # on a kernel or a statement; read or ignored, then removed
 OTHER_ATTRIBUTES = frozenset(
     {

@@ -55,7 +55,7 @@ _VERSION = "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_B
 # Metal's headers beside those under include/: what is in them that runs here needs no header
 _OTHER_HEADERS = (
     "assert command_buffer config extended_vector graphics imageblocks initializer_list interpolate iterator matrix "
-    "mesh numeric pack packed_vector quadgroup raytracing simdgroup_matrix texture uniform utility "
+    "mesh numeric pack packed_vector quadgroup raytracing simdgroup_matrix uniform utility "
     "visible_function_table"
 ).split()
 _HEADERS = [path.name for path in INCLUDE.glob("metal_*")] + [f"metal_{name}" for name in _OTHER_HEADERS]

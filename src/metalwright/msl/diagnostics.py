@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from metalwright.columns import original_column
 from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Site, UnsupportedFeatureError
 from metalwright.msl.program import LineMap
-from metalwright.msl.refused import UNSUPPORTED
+from metalwright.msl.refused import UNSUPPORTED, UNSUPPORTED_OF_TEXTURES
 from metalwright.msl.tokens import Token, tokenize
 
 _LINE = re.compile(
@@ -19,6 +19,8 @@ _QUOTED = re.compile(r"'([^']*)'")
 _UNKNOWN = re.compile(
     r"unknown type name|undeclared identifier|no type named|no member named|no template named|unknown class name"
 )
+_TEXTURE_MEMBER = re.compile(r"no member named '(\w+)' in '(?:metal::)?texture\w*<")
+_HEADERS_ASSERTION = re.compile(r"^static assertion failed(?: due to requirement '.*')?: ")
 _OUTSIDE_FILE = re.compile(r"'(.*)' file not found")
 _CLANG_OPTION = re.compile(r" \[-W[\w+-]+(?:,-W[\w+-]+)*\]$")
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
@@ -74,6 +76,9 @@ def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) ->
         if message.severity != "error":
             continue
         sentence, verdict = _sentence(message)
+        if message.file not in user:
+            # the headers' own words are enough: the condition before them is one that nobody wrote
+            sentence = _HEADERS_ASSERTION.sub("", sentence)
         kind = verdict or kind
         place = _users_place(message, messages[index + 1 :], user)
         diagnostic = Diagnostic("error", sentence, *_locate(place, lines, user))
@@ -145,6 +150,8 @@ def _sentence(message: Message) -> tuple[str, type[CompileError] | None]:
             f"{match.group(1)!r} is outside the include roots: a kernel may include Metal's own headers only",
             RefusedSourceError,
         )
+    if (member := _TEXTURE_MEMBER.search(text)) is not None and member[1] in UNSUPPORTED_OF_TEXTURES:
+        return UNSUPPORTED_OF_TEXTURES[member[1]], UnsupportedFeatureError
     if _UNKNOWN.search(text):
         for name in _QUOTED.findall(text):
             word = name.rsplit("::", 1)[-1].split("<", 1)[0]

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from metalwright.msl import constants, rules
-from metalwright.msl.attributes import OTHER_ATTRIBUTES, STANDARD_ATTRIBUTES, THREAD_ATTRIBUTES
+from metalwright.msl.attributes import (
+    NUMBERED,
+    OTHER_ATTRIBUTES,
+    STANDARD_ATTRIBUTES,
+    TEXTURE_TYPES,
+    THREAD_ATTRIBUTES,
+)
 from metalwright.msl.edits import Edits
 from metalwright.msl.refused import NOT_IN_METAL, REFUSED, UNSUPPORTED
 from metalwright.msl.tokens import Token, tokenize
@@ -45,7 +51,7 @@ class KernelParameter:
     def tag(self) -> str:
         """The C++ type that stands for the attribute (``metalwright/entry.h``)."""
         kind, value = self.attribute
-        if kind in ("buffer", "threadgroup"):
+        if kind in NUMBERED:
             return f"__mw::{kind}_at<{value}>"
         return f"__mw::attribute<__mw::position::{kind}>"
 
@@ -489,49 +495,50 @@ class _Lowering:
         """Return a kernel's parameters; None where one has no attribute, and need not be ``attributed``."""
         found: list[KernelParameter] = []
         pieces = self.split(opening + 1, closing)
-        taken = {
-            int(value)
-            for first, last in pieces
-            for name, value in self.attributes_in(first, last).items()
-            if name == "buffer" and value.isdigit()
-        }
+        taken: dict[str, set[int]] = {name: set() for name in NUMBERED}
+        for first, last in pieces:
+            for name, value in self.attributes_in(first, last).items():
+                if name in NUMBERED and value.isdigit():
+                    taken[name].add(int(value))
         for first, last in pieces:
             attributes = self.attributes_in(first, last)
             named = next((i for i in range(first, last) if self.is_attribute(i)), last) - 1
             spaces = [self.word(i) for i in range(first, last) if self.word(i) in _ADDRESS_SPACES]
             space = spaces[0] if spaces else ""
-            if not (attributes or space in _BUFFER_SPACES or attributed):
+            texture = not space and any(self.word(i) in TEXTURE_TYPES for i in range(first, named))
+            if not (attributes or space in _BUFFER_SPACES or texture or attributed):
                 return None
-            attribute = self.parameter_attribute(named, space, attributes, taken)
+            attribute = self.parameter_attribute(named, "texture" if texture else space, attributes, taken)
             if attribute is not None:
                 found.append(KernelParameter(self.word(named), space, attribute))
         return tuple(found)
 
     def parameter_attribute(
-        self, index: int, space: str, attributes: dict[str, str], taken: set[int]
+        self, index: int, space: str, attributes: dict[str, str], taken: dict[str, set[int]]
     ) -> tuple[str, str] | None:
         for name, value in attributes.items():
-            if name in ("buffer", "threadgroup"):
+            if name in NUMBERED:
                 return name, value
             if name in THREAD_ATTRIBUTES:
                 return name, ""
-            if name in ("texture", "sampler", "stage_in", "payload", "function_constant"):
+            if name in ("sampler", "stage_in", "payload", "function_constant"):
                 self.error(
                     index, f"[[{name}]] is not supported: Metalwright does not run such parameters yet"
                 )
                 return None
             if name not in STANDARD_ATTRIBUTES:
-                known = ", ".join(["buffer(n)", "threadgroup(n)", *sorted(THREAD_ATTRIBUTES)])
+                known = ", ".join(["buffer(n)", "threadgroup(n)", "texture(n)", *sorted(THREAD_ATTRIBUTES)])
                 self.error(
                     index,
                     f"unknown attribute [[{name}]] on parameter {self.word(index)!r}; known are: {known}",
                 )
                 return None
-        if space in _BUFFER_SPACES:
-            # Metal numbers the buffers that have no attribute, in order
-            number = next(i for i in range(len(taken) + 1) if i not in taken)
-            taken.add(number)
-            return "buffer", str(number)
+        if space in _BUFFER_SPACES or space == "texture":
+            # Metal numbers the buffers and the textures that have no attribute, in order
+            kind = "texture" if space == "texture" else "buffer"
+            number = next(i for i in range(len(taken[kind]) + 1) if i not in taken[kind])
+            taken[kind].add(number)
+            return kind, str(number)
         self.error(
             index, f"parameter {self.word(index)!r} of a kernel needs an attribute such as [[buffer(0)]]"
         )

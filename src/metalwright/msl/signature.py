@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 from metalwright.engine import KernelSignature, Parameter
+from metalwright.msl.attributes import NUMBERED, TEXTURE_TYPES
 from metalwright.msl.dialect import KernelDeclaration
 
 ENTRY = "__mw_entry_{0}"
 DESCRIBE = "__mw_signature_{0}"
 
 # metalwright/entry.h counts the same way
-_KINDS = ("tensor", "pointer", "reference", "threadgroup", "attribute")
+_KINDS = ("tensor", "pointer", "reference", "threadgroup", "attribute", "texture")
+_ACCESSES = ("sample", "read", "write", "read_write")
 _ELEMENTS = (
     "struct",
     "i1",
@@ -62,11 +64,24 @@ def _read_one(ir: str, index: int, kernel: KernelDeclaration) -> KernelSignature
         )
         written = kernel.parameters[position]
         attribute, value = written.attribute
+        if _KINDS[kind] == "texture":
+            parameters.append(
+                Parameter(
+                    name=written.name,
+                    kind="texture",
+                    index=int(value),
+                    element=_ELEMENTS[element],
+                    attribute=attribute,
+                    texture=TEXTURE_TYPES[rank],
+                    access=_ACCESSES[size],
+                )
+            )
+            continue
         parameters.append(
             Parameter(
                 name=written.name,
                 kind=_KINDS[kind],
-                index=int(value) if attribute in ("buffer", "threadgroup") else -1,
+                index=int(value) if attribute in NUMBERED else -1,
                 element=_ELEMENTS[element],
                 element_bytes=size,
                 lanes=lanes,

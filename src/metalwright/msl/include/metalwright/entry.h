@@ -1,6 +1,7 @@
 // How the engine's call of a kernel becomes the call that the user wrote: each parameter is made from its attribute.
 #pragma once
 #include <metal_tensor>
+#include <metal_texture>
 #include <metal_types>
 #include <metalwright/intrinsics.h>
 
@@ -8,6 +9,7 @@ namespace __mw {
 // Attributes, as tags.
 template <u32 Index> struct buffer_at {};
 template <u32 Index> struct threadgroup_at {};
+template <u32 Index> struct texture_at {};
 enum class position {
   thread_position_in_grid,
   threads_per_grid,
@@ -78,7 +80,7 @@ inline triple value_of(const thread& t) {
     return {{0, 0, 0}};
 }
 
-enum parameter_kind : u32 { kind_tensor, kind_pointer, kind_reference, kind_threadgroup, kind_attribute };
+enum parameter_kind : u32 { kind_tensor, kind_pointer, kind_reference, kind_threadgroup, kind_attribute, kind_texture };
 
 // The front-end knows these numbers (msl/signature.py).
 template <class T> inline constexpr u32 element_code = 0;
@@ -112,7 +114,7 @@ inline void describe() {
 template <class P, class Tag> struct bind {
   static_assert(metal::is_void_v<P>,
                 "a parameter with [[buffer(n)]] must be a tensor<device T, ..., tensor_handle>, a pointer or a reference, "
-                "one with [[threadgroup(n)]] a pointer");
+                "one with [[threadgroup(n)]] a pointer, one with [[texture(n)]] a texture");
 };
 
 template <class Element, class Extents, u32 Index>
@@ -142,6 +144,16 @@ template <class T, u32 Index>
 struct bind<T*, threadgroup_at<Index>> {
   static T* make(const thread&) { return reinterpret_cast<T*>(__mw_threadgroup_argument(Index)); }
   template <u32 Position> static void describe() { __mw::describe<T, Position, kind_threadgroup>(); }
+};
+template <class T, u32 Index>
+  requires(texture_type<T>::number >= 0)
+struct bind<T, texture_at<Index>> {
+  static_assert(Index < 128, "a kernel has at most 128 textures");
+  static T make(const thread&) { return T(image_at<first_texture + Index>()); }
+  template <u32 Position> static void describe() {
+    using type = texture_type<T>;
+    __mw_describe(Position, kind_texture, element_code<typename type::element>, u32(type::access), 1, u32(type::number));
+  }
 };
 template <class T, position Which>
 struct bind<T, attribute<Which>> {
