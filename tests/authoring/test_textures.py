@@ -385,7 +385,11 @@ kernel void k(texture2d<float> t [[texture(0)]], texture2d<float, access::write>
         ("device float* t [[texture(0)]]", "one with [[texture(n)]] a texture"),
         ("texture2d<float> t [[buffer(0)]]", "one with [[texture(n)]] a texture"),
         ("array<texture2d<float>, 2> t [[texture(0)]]", "one with [[texture(n)]] a texture"),
-        ("texture2d<float> t [[texture(128)]]", "a kernel has at most 128 textures"),
+        (
+            "texture2d<float> t [[texture(128)]]",
+            "[[texture(128)]] is out of range: Metal has textures 0 to 127",
+        ),
+        ("texture1d<int> t [[texture(2)]], texture1d<int> u [[texture(2)]]", "is already taken by 't'"),
         ("sampler s [[sampler(0)]]", "[[sampler]] is not supported"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from metalwright.msl.attributes import SCALAR_ATTRIBUTES, THREAD_ATTRIBUTES
 from metalwright.msl.grammar import PLAIN_TYPES, Declarator, TokenText, declarator, type_name
 
-_BUFFERS = 31
+_MOST = {"buffer": 31, "threadgroup": 31, "texture": 128}
 _BUFFER_SPACES = frozenset({"device", "constant"})
 _INDEX_TYPES = frozenset({"ushort", "uint", "uint16_t", "uint32_t", "unsigned"})
 _POSITION_TYPES = _INDEX_TYPES | {f"{name}{n}" for name in ("ushort", "uint") for n in (2, 3)}
@@ -24,13 +24,16 @@ def kernel_parameters(source: TokenText, opening: int) -> list[tuple[int, str]]:
         at, name, number = attribute
         if name in THREAD_ATTRIBUTES:
             found += _thread_attribute(one, at, name)
-        if name not in ("buffer", "threadgroup"):
+        if name not in _MOST:
             continue
-        found += _storage(one, name)
+        if name != "texture":
+            found += _storage(one, name)
         if number is None:
             continue
-        if number >= _BUFFERS:
-            found.append((at, f"[[{name}({number})]] is out of range: Metal has {name}s 0 to {_BUFFERS - 1}"))
+        if number >= _MOST[name]:
+            found.append(
+                (at, f"[[{name}({number})]] is out of range: Metal has {name}s 0 to {_MOST[name] - 1}")
+            )
         other = taken.setdefault((name, number), one.name)
         if other != one.name:
             found.append(
