@@ -1,3 +1,4 @@
 // Metal Performance Primitives: operations on tensors.
 #pragma once
+#include <MetalPerformancePrimitives/MPPTensorOpsConvolution2d.h>
 #include <MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h>

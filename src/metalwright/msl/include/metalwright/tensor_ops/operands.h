@@ -7,14 +7,19 @@
 
 namespace __mw {
 template <class T> inline constexpr bool is_tensor = false;
-template <class E, class X, class D> inline constexpr bool is_tensor<metal::tensor<E, X, D>> = true;
+template <class E, class X, class... D> inline constexpr bool is_tensor<metal::tensor<E, X, D...>> = true;
 template <class T> inline constexpr bool is_cooperative = false;
 template <class E, class X, class L> inline constexpr bool is_cooperative<metal::cooperative_tensor<E, X, L>> = true;
 
+// What points at the elements of a tensor, and what a product takes them for: packed formats are read as numbers.
+template <class Tensor> using pointer_of = decltype(Tensor::__data);
+template <class Tensor>
+using operand_of = metal::remove_cv_t<metal::remove_reference_t<decltype(pointer_of<Tensor>()[0L])>>;
+
 // Some lines of a tensor in memory. What lies outside the tensor reads as zero.
-template <class T, int Lines>
+template <class Pointer, class T, int Lines>
 struct lines_in_memory {
-  const T* start[Lines];
+  Pointer start[Lines];
   bool inside[Lines];
   long step, size;  // along a line: between elements, and how many there are
 
@@ -30,19 +35,19 @@ struct lines_in_memory {
 // A matrix in memory: Line is the dimension of the tensor that counts the lines, the other runs along them.
 template <class Tensor, int Line, int Count>
 struct matrix_in_memory {
-  using element = typename Tensor::value_type;
+  using element = operand_of<Tensor>;
   const Tensor& tensor;
 
   long size() const { return tensor.get_extent(1 - Line); }
   template <int Lines>
-  lines_in_memory<element, Lines> lines(const int (&numbers)[Lines]) const {
-    lines_in_memory<element, Lines> some;
+  auto lines(const int (&numbers)[Lines]) const {
+    lines_in_memory<pointer_of<Tensor>, element, Lines> some;
     const long end = tensor.get_extent(Line) < Count ? tensor.get_extent(Line) : Count;
     some.step = tensor.get_stride(1 - Line);
     some.size = size();
     for (int i = 0; i < Lines; i++) {
       some.inside[i] = numbers[i] < end;
-      some.start[i] = tensor.get_data() + (some.inside[i] ? numbers[i] * long(tensor.get_stride(Line)) : 0);
+      some.start[i] = tensor.__data + (some.inside[i] ? numbers[i] * long(tensor.get_stride(Line)) : 0);
     }
     return some;
   }
