@@ -333,7 +333,7 @@ PRIMITIVES = Chapter(
         "cooperative_tensor::get_capacity": _COOPERATIVE + "(void)(c.get_capacity());",
         "cooperative_tensor::is_valid_element": _COOPERATIVE + "(void)(c.is_valid_element(0));",
         "cooperative_tensor::get_multidimensional_index": _COOPERATIVE
-        + "(void)(c.get_multidimensional_index(0)[1]);",
+        + "(void)(c.get_multidimensional_index(ushort(0))[1]);",
         "cooperative_tensor::operator[]": _COOPERATIVE + "c[0] = 1.0f;",
         "cooperative_tensor::begin, end": _COOPERATIVE
         + "for (auto i = c.begin(); i != c.end(); i++) *i = 0.0f;",

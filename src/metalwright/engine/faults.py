@@ -69,7 +69,8 @@ def _message(
     if fault.kind == abi.FAULT_SCOPE:
         wanted = "a multiple of 32" if fault.object == 1 else f"{32 * fault.object}"
         scope = "execution_simdgroup" if fault.object == 1 else f"execution_simdgroups<{fault.object}>"
-        return f"runs a tensor operation of the scope {scope} in a threadgroup of {fault.size} threads: it needs {wanted}"
+        there = f"in a threadgroup of {fault.size} threads"
+        return f"runs a tensor operation of the scope {scope} {there}: it needs {wanted}"
     names = [variable.name for variable in module.threadgroup_variables]
     parameters = {p.index: p.name for p in signature.parameters if p.kind == "threadgroup"}
     what = {
