@@ -45,7 +45,7 @@ def test_a_pointer_to_one_of_two_arrays_may_not_leave_them(rounds: int) -> None:
     "src",
     [
         "os_log_default.log((constant char*)16ul);",
-        "char a[3] = {65, 66, 67}; os_log_default.log((constant char*)a);",
+        "char a[3] = {65, 66, 67}; os_log_default.log((constant char*)(ulong)a);",
         "os_log_default.log((constant char*)(ulong)x[gid]);",
     ],
 )
