@@ -222,8 +222,8 @@ def test_the_identity_that_is_left_out_is_that_of_a_sum() -> None:
 @pytest.mark.parametrize(
     ("group", "message"),
     [
-        (96, "scope execution_simdgroups<4> in a threadgroup of 96 threads: it needs 128"),
-        (256, "scope execution_simdgroups<4> in a threadgroup of 256 threads: it needs 128"),
+        (96, "of execution_simdgroups<4> in a threadgroup of 96 threads: it needs 128"),
+        (256, "of execution_simdgroups<4> in a threadgroup of 256 threads: it needs 128"),
     ],
 )
 def test_a_threadgroup_that_is_not_the_scope(group: int, message: str) -> None:
