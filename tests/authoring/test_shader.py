@@ -384,3 +384,18 @@ template [[host_name("k")]] [[kernel]] decltype(k<half>) k<half>;
     [found] = caught.value.diagnostics
     assert found.site is not None and (found.site.line, found.site.column) == (4, 12)
     assert "'bfloat'" in found.message and "'half'" in found.message and "__mw" not in found.message
+
+
+@pytest.mark.parametrize(("math_mode", "value"), [("safe", 1), ("fast", 2)])
+def test_a_source_can_ask_for_the_math_mode(math_mode: str, value: int) -> None:
+    source = """
+#if defined(__FAST_MATH__) && __FAST_MATH__
+constant int mode = 2;
+#else
+constant int mode = 1;
+#endif
+kernel void k(device int* out) { out[0] = mode; }
+"""
+    out = torch.zeros(1, dtype=torch.int32)
+    compile_shader(source, math_mode=math_mode).k(out, threads=1)
+    assert out.item() == value

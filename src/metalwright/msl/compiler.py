@@ -52,6 +52,7 @@ _CHECKED = (
 )
 # what user code asks in `#if`; the other macros of Metal's headers are for the compiler (metalwright/macros.h)
 _VERSION = "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_BFLOAT__=1".split()
+_FAST_MATH = ["-D__FAST_MATH__=1"]
 # Metal's headers beside those under include/: what is in them that runs here needs no header
 _OTHER_HEADERS = (
     "assert command_buffer config extended_vector graphics imageblocks initializer_list interpolate iterator matrix "
@@ -208,8 +209,9 @@ def _preprocess(text: str, user: dict[str, str], options: CompileOptions, label:
         raise _lowering_failure(label, text, LineMap(text), (error,), user)
     text = _without_pragmas(text)
     folders = options.include_folders
+    macros = [*_VERSION, *(_FAST_MATH if options.math_mode == "fast" else [])]
     done = toolchain.clang(
-        [*_LANGUAGE, *_VERSION, *_confined("stubs", folders), "-E", "-o", "-"], text.encode()
+        [*_LANGUAGE, *macros, *_confined("stubs", folders), "-E", "-o", "-"], text.encode()
     )
     if not done.ok:
         raise diagnostics.failure(label, _real_names(done.messages, folders), LineMap(text), user)
