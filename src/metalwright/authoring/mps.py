@@ -21,7 +21,7 @@ import torch.mps
 
 from metalwright.authoring import shader
 from metalwright.authoring.registry import Options, Target, register
-from metalwright.engine import KernelSignature, Module
+from metalwright.engine import KernelSignature
 from metalwright.errors import (
     ArgumentError,
     CompileError,
@@ -30,6 +30,7 @@ from metalwright.errors import (
     RefusedSourceError,
     UnsupportedFeatureError,
 )
+from metalwright.msl import Library
 
 _active: ContextVar[tuple[Options, ...]] = ContextVar("metalwright_mps", default=())
 _lock = threading.Lock()
@@ -86,8 +87,8 @@ class EmulatedKernel(shader.ShaderKernel):
 class EmulatedLibrary(shader.ShaderLibrary):
     """What ``torch.mps.compile_shader`` returns while it is emulated."""
 
-    def _make(self, module: Module, signature: KernelSignature) -> shader.ShaderKernel:
-        return EmulatedKernel(module, signature)
+    def _make(self, library: Library, signature: KernelSignature) -> shader.ShaderKernel:
+        return EmulatedKernel(library, signature)
 
     def __getattr__(self, name: str) -> shader.ShaderKernel:
         try:
@@ -102,8 +103,8 @@ def compile_shader(source: str, options: Options, label: str) -> EmulatedLibrary
     if not isinstance(source, str):
         raise TypeError(f"compile_shader(): expected MSL as str, got {type(source).__name__}")
     with _as_pytorch_raises():
-        module = shader.compile_text(source, label, checked=options.checked, math_mode=options.math_mode)
-    return EmulatedLibrary(module)
+        library = shader.compile_text(source, label, checked=options.checked, math_mode=options.math_mode)
+    return EmulatedLibrary(library)
 
 
 @contextmanager

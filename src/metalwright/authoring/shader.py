@@ -14,9 +14,9 @@ import torch
 
 from metalwright.authoring import binding, definition, kernel_log
 from metalwright.authoring import textures as pixels
-from metalwright.engine import KernelSignature, Module, Program, load
+from metalwright.engine import KernelSignature, Program, load
 from metalwright.errors import ArgumentError, DispatchError, KernelFault
-from metalwright.msl import CompileOptions, Section, compile_msl
+from metalwright.msl import CompileOptions, Library, Section
 from metalwright.msl.constants import Value
 
 _THREAD_EXECUTION_WIDTH = 32
@@ -35,11 +35,11 @@ class ShaderKernel:
 
     thread_execution_width = _THREAD_EXECUTION_WIDTH
 
-    def __init__(self, module: Module, signature: KernelSignature) -> None:
+    def __init__(self, library: Library, signature: KernelSignature) -> None:
         self.name = signature.name
         self.max_threads_per_threadgroup = signature.max_threads
         self.signature = signature
-        self._module = module
+        self._library = library
         self._lock = threading.Lock()
 
     @property
@@ -110,7 +110,8 @@ class ShaderKernel:
     def _program(self) -> Program:
         with self._lock:
             # a file may have several kernels: messages name the one that ran
-            return load(dataclasses.replace(self._module, label=self.name), self.name)
+            module = self._library.module(self.name)
+            return load(dataclasses.replace(module, label=self.name), self.name)
 
     def _grid(self, args: Sequence[Any], threads: int | Sequence[int] | None) -> tuple[int, ...]:
         if threads is None:
@@ -143,19 +144,19 @@ class ShaderKernel:
 class ShaderLibrary:
     """The kernels of a file as attributes; ``dir()`` lists them, and ``library["name"]`` takes any host name."""
 
-    def __init__(self, module: Module) -> None:
-        self._module = module
+    def __init__(self, library: Library) -> None:
+        self._library = library
         self._kernels: dict[str, ShaderKernel] = {}
 
     @property
     def signatures(self) -> tuple[KernelSignature, ...]:
         """What the kernels are called and take."""
-        return self._module.kernels
+        return self._library.kernels
 
     @property
     def unset_constants(self) -> tuple[str, ...]:
         """The function constants that need a value before a kernel can run."""
-        return self._module.unset_constants
+        return self._library.unset_constants
 
     def __getattr__(self, name: str) -> ShaderKernel:
         if name.startswith("__"):
@@ -169,25 +170,25 @@ class ShaderLibrary:
         return list(self)
 
     def __iter__(self) -> Iterator[str]:
-        return (kernel.name for kernel in self._module.kernels)
+        return (kernel.name for kernel in self._library.kernels)
 
     def __repr__(self) -> str:
-        return f"<ShaderLibrary {self._module.label}: {', '.join(self) or 'no kernels'}>"
+        return f"<ShaderLibrary {self._library.label}: {', '.join(self) or 'no kernels'}>"
 
     def _find(self, name: str, missing: type[Exception]) -> ShaderKernel:
         try:
-            signature = self._module.kernel(name)
+            signature = self._library.signature(name)
         except KeyError as error:
             raise missing(error.args[0]) from None
-        if unset := self._module.unset_constants:
+        if unset := self._library.unset_constants:
             raise ArgumentError(
-                f"{self._module.label!r} has function constants without a value: {', '.join(unset)}; give them to "
+                f"{self._library.label!r} has function constants without a value: {', '.join(unset)}; give them to "
                 f"compile_shader as constants={{{unset[0]!r}: ...}}"
             )
-        return self._kernels.setdefault(name, self._make(self._module, signature))
+        return self._kernels.setdefault(name, self._make(self._library, signature))
 
-    def _make(self, module: Module, signature: KernelSignature) -> ShaderKernel:
-        return ShaderKernel(module, signature)
+    def _make(self, library: Library, signature: KernelSignature) -> ShaderKernel:
+        return ShaderKernel(library, signature)
 
 
 def compile_shader(
@@ -226,7 +227,7 @@ def compile_shader(
         if not path.is_dir():
             raise ArgumentError(f"compile_shader(): include_dirs: {str(folder)!r} is not a folder")
         folders.append(str(path))
-    module = compile_text(
+    library = compile_text(
         text,
         name or label,
         folders=folders,
@@ -235,7 +236,7 @@ def compile_shader(
         math_mode=math_mode,
         checked=checked,
     )
-    return ShaderLibrary(module)
+    return ShaderLibrary(library)
 
 
 def compile_text(
@@ -247,11 +248,11 @@ def compile_text(
     constants: Mapping[str | int, Value] | None = None,
     math_mode: str = "safe",
     checked: bool = True,
-) -> Module:
+) -> Library:
     """Compile MSL that messages call ``label``; PyTorch's headers are found after those in ``folders``."""
     roots = (*folders, str(Path(torch.__file__).parent / "include"))
     options = CompileOptions(math_mode, checked, tuple((constants or {}).items()), roots)
-    return compile_msl((Section(defines), Section(text, label)), options, Path(label).name)
+    return Library((Section(defines), Section(text, label)), options, Path(label).name)
 
 
 def _three(size: tuple[int, ...]) -> tuple[int, int, int]:

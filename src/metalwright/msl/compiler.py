@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
 
 from metalwright import toolchain
@@ -24,7 +25,7 @@ from metalwright.errors import (
     UnsupportedFeatureError,
 )
 from metalwright.msl import constants, diagnostics, signature
-from metalwright.msl.dialect import lower
+from metalwright.msl.dialect import Lowered, lower
 from metalwright.msl.program import LineMap, Section, join, sources
 from metalwright.msl.verify import verify
 
@@ -93,6 +94,17 @@ class CompileOptions:
     include_folders: tuple[str, ...] = ()
 
 
+FEW = 8  # kernels that are compiled together
+
+
+class Part(Enum):
+    """What of a program is compiled; an outline has its kernels' signatures and none of their code."""
+
+    ALL = "all"
+    OUTLINE = "outline"
+    FEW_OR_OUTLINE = "few or outline"
+
+
 def compile_msl(sections: tuple[Section, ...], options: CompileOptions, label: str) -> Module:
     """Compile a program.
 
@@ -107,6 +119,36 @@ def compile_msl(sections: tuple[Section, ...], options: CompileOptions, label: s
         RefusedSourceError: it reaches outside a kernel.
         ToolchainError: clang is missing.
     """
+    return compile_source(prepare(sections, options, label))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program's text before it is lowered, the user's files by name, and how it is compiled."""
+
+    text: str
+    user: dict[str, str]
+    options: CompileOptions
+    label: str
+
+    @functools.cached_property
+    def preprocessed(self) -> str:
+        # with folders to include from, it was done to know what the program is
+        if self.options.include_folders:
+            return self.text
+        return _preprocess(self.text, self.user, self.options, self.label)
+
+    @functools.cached_property
+    def lowered(self) -> Lowered:
+        text = self.preprocessed
+        lowered = lower(text, dict(self.options.constants))
+        if lowered.errors:
+            raise _lowering_failure(self.label, text, LineMap(text), lowered.errors, self.user)
+        return lowered
+
+
+def prepare(sections: tuple[Section, ...], options: CompileOptions, label: str) -> Source:
+    """Return a program that is ready to be compiled."""
     if options.math_mode not in _MATH:
         raise ValueError(f"math_mode must be 'safe' or 'fast', got {options.math_mode!r}")
     user = sources(sections)
@@ -115,24 +157,35 @@ def compile_msl(sections: tuple[Section, ...], options: CompileOptions, label: s
     if options.include_folders:
         # what the included files hold is part of the program
         text = _preprocess(text, user, options, label)
-    name = cache.key("msl", _identity(), text, json.dumps(user), label, json.dumps(asdict(options)))
+    return Source(text, user, options, label)
+
+
+def compile_source(source: Source, part: Part | str = Part.ALL) -> Module:
+    """Compile all of a program, a part, or the one kernel with this host name."""
+    what = part.value if isinstance(part, Part) else f"kernel {part}"
+    options, user, label = source.options, source.user, source.label
+    name = cache.key(
+        "msl", _identity(), source.text, json.dumps(user), label, json.dumps(asdict(options)), what
+    )
     stored = cache.fetch(name)
     if stored is not None:
         # a file of the right name and the wrong content is a miss
         with contextlib.suppress(ValueError, KeyError, TypeError):
             return _unpack(stored, user, options.checked, label)
-    module = _compile(text, user, options, label)
+    module = _compile(source, part)
     cache.store(name, _pack(module))
     return module
 
 
-def _compile(text: str, user: dict[str, str], options: CompileOptions, label: str) -> Module:
-    if not options.include_folders:
-        text = _preprocess(text, user, options, label)
-    lines = LineMap(text)
-    lowered = lower(text, dict(options.constants))
-    if lowered.errors:
-        raise _lowering_failure(label, text, lines, lowered.errors, user)
+def _compile(source: Source, part: Part | str) -> Module:
+    lowered, options, user, label = source.lowered, source.options, source.user, source.label
+    if part is Part.FEW_OR_OUTLINE:
+        part = Part.ALL if len(lowered.kernels) <= FEW else Part.OUTLINE
+    text = lowered.text if part is Part.ALL else lowered.uninstantiated
+    kernels = lowered.kernels
+    if not isinstance(part, Part):
+        kernels = tuple(kernel for kernel in kernels if kernel.host_name == part)[:1]
+    launched = () if part is Part.OUTLINE else kernels
     whole = "\n".join(
         [
             # everything becomes part of the kernel: the engine's intrinsics need its context
@@ -140,12 +193,13 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
             "#include <metal_stdlib>",
             # large, and few kernels use it, though many open its namespace
             "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>"
-            if _TENSOR_OPERATION.search(lowered.text)
+            if _TENSOR_OPERATION.search(text)
             else "namespace mpp { namespace tensor_ops {} }",
             "#include <metalwright/entry.h>",
-            lowered.text,
+            text,
             '# 1 "<kernels>"',
-            signature.thunks(lowered.kernels),
+            signature.entries(launched),
+            signature.descriptions(kernels),
             "#pragma clang attribute pop",
             "",
         ]
@@ -159,21 +213,22 @@ def _compile(text: str, user: dict[str, str], options: CompileOptions, label: st
     ]
     done = toolchain.clang(arguments, whole.encode())
     if not done.ok:
-        raise diagnostics.failure(label, done.messages, LineMap(lowered.text), user)
+        raise diagnostics.failure(label, done.messages, LineMap(text), user)
     ir = done.output.decode()
-    entries = tuple(signature.ENTRY.format(i) for i in range(len(lowered.kernels)))
+    entries = tuple(signature.ENTRY.format(i) for i in range(len(launched)))
     verify(label, ir, entries, user)
+    lines = LineMap(source.preprocessed)
     return Module(
         ir,
-        signature.read(ir, lowered.kernels),
+        signature.read(ir, kernels),
         options.checked,
         label,
         user,
         tuple(
-            ThreadgroupVariable(name, _users_site(text, offset, lines, user))
+            ThreadgroupVariable(name, _users_site(source.preprocessed, offset, lines, user))
             for name, offset in lowered.threadgroup_variables
         ),
-        _changed_lines(LineMap(lowered.text), user) if options.checked else {},
+        _changed_lines(LineMap(text), user) if options.checked else {},
         lowered.unset_constants,
     )
 

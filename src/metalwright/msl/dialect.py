@@ -71,6 +71,7 @@ class Lowered:
     """Plain C++ with the kernels found in it, or what is wrong with the MSL."""
 
     text: str
+    uninstantiated: str  # the text without the explicit instantiations of kernels
     kernels: tuple[KernelDeclaration, ...]
     threadgroup_variables: tuple[tuple[str, int], ...]  # name and offset; the index is the engine's id
     unset_constants: tuple[str, ...]  # function constants that the source relies on and nobody gave a value
@@ -113,6 +114,7 @@ class _Lowering:
         self.templates: dict[str, tuple[KernelParameter, ...]] = {}
         self.scopes: list[str] = []  # for each open brace, the namespace that it belongs to, or ""
         self.variables: list[tuple[str, int]] = []
+        self.instantiations: list[tuple[int, int]] = []  # offsets of those that make kernels
 
     # -- small steps over tokens ------------------------------------------------------------------------------
 
@@ -171,6 +173,7 @@ class _Lowering:
         )
         return Lowered(
             self.edits.apply(self.text),
+            self.edits.without(self.text, self.instantiations).apply(self.text),
             tuple(self.kernels),
             tuple(self.variables),
             unset,
@@ -199,7 +202,7 @@ class _Lowering:
         if token.text == "template" and self.word(index + 1) != "<":
             return self.instantiation(index)
         if token.text == "kernel" and self.starts_declaration(index):
-            self.blank(index, index)
+            self.inline(index)
             return self.kernel(index + 1, {})
         if token.text in _ADDRESS_SPACES:
             return self.address_space(index)
@@ -310,7 +313,7 @@ class _Lowering:
             for first, last, _ in lists:
                 self.blank(first, last)
             if self.word(following) == "kernel":
-                self.blank(following, following)
+                self.inline(following)
                 following += 1
             return self.kernel(following, attributes)
         for first, last, found in lists:
@@ -417,6 +420,10 @@ class _Lowering:
             )
         return after
 
+    def inline(self, index: int) -> None:
+        """The word ``kernel``: no code is made for the function but where it is called."""
+        self.edits.replace(self.tokens[index].offset, self.end(index), "inline")
+
     def is_template(self, index: int) -> bool:
         """Whether a declaration's return type at ``index`` follows ``template <…>`` and attributes."""
         i = index - 1
@@ -463,6 +470,9 @@ class _Lowering:
                 parameters = self.parameters(close + 1, closing)
             self.lower_inside(close + 2, closing)
         if parameters is not None:
+            self.instantiations.append(
+                (self.tokens[index].offset, self.tokens[min(stop, len(self.tokens) - 1)].offset)
+            )
             self.add_kernel(
                 _text(attributes.get("host_name", "")) or name,
                 self.qualified(expression),

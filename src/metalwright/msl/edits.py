@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass, field
 
 
@@ -18,6 +19,19 @@ class Edits:
     def blank(self, text: str, start: int, end: int) -> None:
         """Put spaces in place of a piece, so that nothing after it moves; line ends stay."""
         self.replace(start, end, "".join("\n" if character == "\n" else " " for character in text[start:end]))
+
+    def without(self, text: str, pieces: list[tuple[int, int]]) -> Edits:
+        """Return these replacements with ``pieces``, in order and apart from each other, blanked instead."""
+        starts = [start for start, _ in pieces]
+
+        def inside(start: int, end: int) -> bool:
+            index = bisect.bisect_right(starts, start) - 1
+            return index >= 0 and end <= pieces[index][1]
+
+        kept = Edits([edit for edit in self.replacements if not inside(edit[0], edit[1])])
+        for start, end in pieces:
+            kept.blank(text, start, end)
+        return kept
 
     def apply(self, text: str) -> str:
         """Return the text with every replacement made."""

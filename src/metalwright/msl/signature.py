@@ -33,20 +33,26 @@ _CALL = re.compile(r"call void @__mw_describe\((.*?)\)")
 _MOST_THREADS = 1024
 
 
-def thunks(kernels: tuple[KernelDeclaration, ...]) -> str:
-    """Return the C++ that makes each kernel callable by the engine and describes it."""
-    lines = []
-    for index, kernel in enumerate(kernels):
-        tags = ", ".join(parameter.tag for parameter in kernel.parameters)
-        entry, describe = ENTRY.format(index), DESCRIBE.format(index)
-        lines.append(
-            f'extern "C" void {entry}(const __mw::thread& t, void*, void*) '
-            f"{{ __mw::kernel<{tags}>::call<&{kernel.expression}>(t); }}"
-        )
-        lines.append(
-            f'extern "C" void {describe}() {{ __mw::kernel<{tags}>::describe<&{kernel.expression}>(); }}'
-        )
-    return "\n".join(lines)
+def entries(kernels: tuple[KernelDeclaration, ...]) -> str:
+    """Return the C++ that makes each kernel callable by the engine."""
+    return "\n".join(
+        f'extern "C" void {ENTRY.format(index)}(const __mw::thread& t, void*, void*) '
+        f"{{ __mw::kernel<{_tags(kernel)}>::call<&{kernel.expression}>(t); }}"
+        for index, kernel in enumerate(kernels)
+    )
+
+
+def descriptions(kernels: tuple[KernelDeclaration, ...]) -> str:
+    """Return the C++ that describes each kernel's parameters; it has every template checked, and makes no code of it."""
+    return "\n".join(
+        f'extern "C" void {DESCRIBE.format(index)}() '
+        f"{{ __mw::kernel<{_tags(kernel)}>::describe<&{kernel.expression}>(); }}"
+        for index, kernel in enumerate(kernels)
+    )
+
+
+def _tags(kernel: KernelDeclaration) -> str:
+    return ", ".join(parameter.tag for parameter in kernel.parameters)
 
 
 def read(ir: str, kernels: tuple[KernelDeclaration, ...]) -> tuple[KernelSignature, ...]:
