@@ -70,7 +70,7 @@ def _message(
         wanted = "a multiple of 32" if fault.object == 1 else f"{32 * fault.object}"
         scope = "execution_simdgroup" if fault.object == 1 else f"execution_simdgroups<{fault.object}>"
         there = f"in a threadgroup of {fault.size} threads"
-        return f"runs a tensor operation of the scope {scope} {there}: it needs {wanted}"
+        return f"runs a tensor operation of {scope} {there}: it needs {wanted}"
     names = [variable.name for variable in module.threadgroup_variables]
     parameters = {p.index: p.name for p in signature.parameters if p.kind == "threadgroup"}
     what = {
