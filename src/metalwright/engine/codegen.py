@@ -13,6 +13,7 @@ import llvmlite.binding as llvm
 
 from metalwright import toolchain
 from metalwright.engine import cache
+from metalwright.engine.passes import indices
 from metalwright.engine.passes.prepare import prepare, strip_targets
 from metalwright.engine.target import identity, target_machine
 from metalwright.engine.types import Build, Module
@@ -75,7 +76,16 @@ def _in_registers(module: Module) -> str:
 
     The checks go into what is left in memory: an access that is out of range is still there to be seen.
     """
-    parsed = _parse(module.text, module.label)
+    lines = module.text.splitlines()
+    if not indices.leaves_an_array(lines):
+        moved = _promoted(module.text, module.label)
+        if indices.uses_of_nothing(moved.splitlines()) <= indices.uses_of_nothing(lines):
+            return moved
+    return _promoted("\n".join(indices.hidden(lines)), module.label)
+
+
+def _promoted(ir: str, label: str) -> str:
+    parsed = _parse(ir, label)
     builder = llvm.create_pass_builder(target_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
     passes = llvm.create_new_function_pass_manager()
     for _ in range(_ROUNDS_OF_SROA):
