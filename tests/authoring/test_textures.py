@@ -329,6 +329,12 @@ def test_textures_that_do_not_fit(kind: str, textures: list, message: str) -> No
     assert message in str(caught.value)
 
 
+def test_one_texture_is_spoken_of_as_one() -> None:
+    kernel = compile_shader("using namespace metal; kernel void k(texture1d<int> t) { t.read(0); }").k
+    with pytest.raises(ArgumentError, match=r"takes 1 texture \(t \[\[texture\(0\)\]\]\), got 0"):
+        kernel(threads=1)
+
+
 def test_a_kernel_without_textures_takes_none() -> None:
     kernel = compile_shader("kernel void k(device float* x) { x[0] = 1; }").k
     with pytest.raises(ArgumentError, match=r"takes 0 textures \(none\), got 1"):

@@ -85,7 +85,8 @@ def bind(
     expected = max(by_index, default=-1) + 1
     if len(values) != expected:
         listed = ", ".join(f"{p.name} [[texture({i})]]" for i, p in sorted(by_index.items())) or "none"
-        raise ArgumentError(f"kernel {kernel!r} takes {expected} textures ({listed}), got {len(values)}")
+        count = "1 texture" if expected == 1 else f"{expected} textures"
+        raise ArgumentError(f"kernel {kernel!r} takes {count} ({listed}), got {len(values)}")
     return [
         None
         if value is None or index not in by_index
