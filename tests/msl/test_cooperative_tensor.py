@@ -304,3 +304,40 @@ kernel void past(device float* C, constant int& i) {
 def test_what_does_not_compile(statements: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         compile_shader(HEAD + "kernel void k(device half* C) { " + statements + " }")
+
+
+FRAGMENTS = """
+using piece = vec<half, 8>;
+piece read(const device half* from, int stride, uint lane) {
+  const short quad = lane >> 2, row = (quad & 4) | ((lane >> 1) & 3), col = ((quad & 2) | (lane & 1)) * 4;
+  piece made;
+  for (short i = 0; i < 8; ++i) made[i] = from[(row + i / 4 * 8) * stride + col + i % 4];
+  return made;
+}
+kernel void by_fragments(const device half* A, const device half* B, device float* C,
+                         uint lane [[thread_index_in_simdgroup]]) {
+  constexpr auto descriptor = matmul2d_descriptor(16, 32, 16, false, true, true,
+                                                  matmul2d_descriptor::mode::multiply_accumulate);
+  matmul2d<descriptor, execution_simdgroup> op;
+  auto a = op.get_left_input_cooperative_tensor<half, half, float>();
+  auto b = op.get_right_input_cooperative_tensor<half, half, float>();
+  auto c = op.get_destination_cooperative_tensor<remove_addrspace_t<decltype(a)>, remove_addrspace_t<decltype(b)>,
+                                                 float>();
+  for (short i = 0; i < 16; ++i) c[i] = 0;
+  for (short k = 0; k < 48; k += 16) {
+    const piece left = read(A + k, 48, lane), first = read(B + k, 48, lane);
+    const piece second = read(B + 16 * 48 + k, 48, lane);
+    for (short i = 0; i < 8; ++i) a[i] = left[i], b[i] = first[i], b[8 + i] = second[i];
+    op.run(a, b, c);
+  }
+  const short quad = lane >> 2, row = (quad & 4) | ((lane >> 1) & 3), col = ((quad & 2) | (lane & 1)) * 4;
+  for (short i = 0; i < 16; ++i) C[(row + i / 4 % 2 * 8) * 32 + col + i % 4 + i / 8 * 16] = c[i];
+}
+"""
+
+
+def test_fragments_that_a_kernel_fills_by_lane() -> None:
+    """The way of MLX's kernels for the M5: no index is asked for, the lanes' places are known."""
+    a, b, c = values(torch.float16, 16, 48), values(torch.float16, 32, 48), torch.zeros(16, 32)
+    compile_shader(HEAD + FRAGMENTS).by_fragments(a, b, c, threads=32, group_size=32)
+    check(c, a, b.T)
