@@ -582,6 +582,34 @@ def test_places_in_one_two_and_three_dimensions() -> None:
     assert out.tolist() == [4 * 2, 3 * 2 + 2 * 32, 3 * 2 + 2 * 32 + 256, 4 * 256]
 
 
+def test_tiles_of_rows_find_their_group() -> None:
+    height, sizes = 8, [3, 0, 8, 17, *([1] * 40), 0, 9]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+    tiles = [
+        (group, start + first, min(height, size - first))
+        for group, (start, size) in enumerate(zip(starts.tolist(), sizes, strict=True))
+        for first in range(0, size, height)
+    ]
+    count = len(tiles) + 2  # more than there are: for those there is nothing to do
+    source = """
+      int row = -1, group = -1;
+      short rows = -1;
+      uint tile = threadgroup_position_in_grid.x;
+      bool found = schedule_row_tile<8>(starts, starts_shape[0], total, tile, thread_index_in_simdgroup, row, group, rows);
+      if (thread_index_in_simdgroup == 0) {
+        out[4 * tile] = found; out[4 * tile + 1] = group; out[4 * tile + 2] = row; out[4 * tile + 3] = rows;
+      }
+    """
+    kernel = metal_kernel("k", ["starts", "total"], ["out"], source)
+    [out] = kernel(
+        inputs=[starts, sum(sizes)],
+        output_shapes=[(count, 4)],
+        output_dtypes=[np.int32],
+        **flat(32 * count, 32),
+    )
+    assert out.tolist() == [*([1, *tile] for tile in tiles), *[[0, -1, -1, -1]] * 2]
+
+
 def test_a_header_s_functions_and_macros() -> None:
     header = "#define TWICE(x) ((x) * 2)\ntemplate <typename T> T thrice(T x) { return x * 3; }\n"
     assert evaluate("out[0] = TWICE(thrice(7.0f));", 1, header) == [42]

@@ -255,3 +255,29 @@ inline complex64_t simd_shuffle_and_fill_up(complex64_t z, complex64_t filling, 
   return {metal::simd_shuffle_and_fill_up(z.real, filling.real, delta),
           metal::simd_shuffle_and_fill_up(z.imag, filling.imag, delta)};
 }
+
+// ---- which rows a simdgroup has, where each group of rows (offsets says where it begins) is cut into tiles of BM rows
+
+template <int BM>
+inline bool schedule_row_tile(const device int32_t* offsets, const int num_groups, const int M, const int tile,
+                              const uint simd_lane_id, thread int& row, thread int& group, thread short& rows) {
+  int tiles_before = 0;
+  for (int first = 0; first < num_groups; first += 32) {
+    // a lane looks at a group
+    const int mine = first + int(simd_lane_id);
+    const int start = mine < num_groups ? offsets[mine] : M;
+    const int end = mine + 1 < num_groups ? offsets[mine + 1] : M;
+    const int tiles = ceildiv(end - start, BM);
+    const int through = tiles_before + simd_prefix_inclusive_sum(tiles);
+    // the groups that end before the tile are those in front of its own
+    const ushort owner = ushort(simd_sum(int(through <= tile)));
+    if (owner < 32) {
+      group = first + owner;
+      row = simd_shuffle(start, owner) + (tile - simd_shuffle(through - tiles, owner)) * BM;
+      rows = short(metal::min(BM, simd_shuffle(end, owner) - row));
+      return true;
+    }
+    tiles_before = simd_shuffle(through, 31);
+  }
+  return false;
+}
