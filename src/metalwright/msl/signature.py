@@ -43,7 +43,7 @@ def entries(kernels: tuple[KernelDeclaration, ...]) -> str:
 
 
 def descriptions(kernels: tuple[KernelDeclaration, ...]) -> str:
-    """Return the C++ that describes each kernel's parameters; it has every template checked, and makes no code of it."""
+    """Return the C++ that describes each kernel's parameters: all templates are checked, no code is made of it."""
     return "\n".join(
         f'extern "C" void {DESCRIBE.format(index)}() '
         f"{{ __mw::kernel<{_tags(kernel)}>::describe<&{kernel.expression}>(); }}"
