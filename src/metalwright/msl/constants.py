@@ -55,6 +55,8 @@ def _scalar(element: str, kind: str, value: bool | int | float) -> str:
         return _floating(float(value))
     if isinstance(value, float) or not isinstance(value, int):
         raise ValueError(f"expected a whole number for {kind}, got {value!r}")
+    if isinstance(value, bool):
+        return "true" if value else "false"
     low, high = _limits(element)
     if not low <= value <= high:
         raise ValueError(f"expected a value from {low} to {high} for {kind}, got {value}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from metalwright.msl import constants, rules
+from metalwright.msl import constants, lanes, overloads, rules
 from metalwright.msl.attributes import (
     NUMBERED,
     OTHER_ATTRIBUTES,
@@ -24,6 +24,7 @@ from metalwright.msl.tokens import Token, tokenize
 
 _ADDRESS_SPACES = frozenset({"device", "constant", "thread", "threadgroup"})
 _BUFFER_SPACES = frozenset({"device", "constant"})
+_QUALIFIERS = frozenset({"const", "constexpr", "static", "volatile", "inline"})
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 # attributes of GNU form that change what a type is; all others go
 _KEPT_GNU = frozenset({"aligned", "packed"})
@@ -36,7 +37,10 @@ _STRING = re.compile(r'"([^"]*)"')
 _LONGEST_TEMPLATE_ARGUMENTS = 4096  # tokens; past that, a '<' is taken for a comparison
 # the headers of some libraries ask for what Metal keeps for its own: derived classes, for one
 _INTERNALS = re.compile(r"^\s*#\s*pragma\s+METAL\s+internals\s*:\s*enable\b", re.MULTILINE)
-_KEPT_BUILTINS = frozenset({"__builtin_expect", "__builtin_assume", "__builtin_unreachable"})
+# of the compiler's builtin functions, those that only compute: numbers in, a number out
+_KEPT_BUILTINS = frozenset(
+    "__builtin_expect __builtin_assume __builtin_unreachable __builtin_clz __builtin_ctz __builtin_popcount".split()
+)
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,9 @@ class _Lowering:
         self.scopes: list[str] = []  # for each open brace, the namespace that it belongs to, or ""
         self.variables: list[tuple[str, int]] = []
         self.instantiations: list[tuple[int, int]] = []  # offsets of those that make kernels
+        self.drop_overloads()
+        for start, end, new in lanes.edits(self.tokens, self.brackets):
+            self.edits.replace(start, end, new)
 
     # -- small steps over tokens ------------------------------------------------------------------------------
 
@@ -160,6 +167,26 @@ class _Lowering:
                 return -1
             i += 1
         return -1
+
+    def drop_overloads(self) -> None:
+        """Leave out the functions that are duplicates once address spaces are erased."""
+        found = overloads.find(self.tokens, self.brackets)
+        for index, name in found.differing:
+            self.error(
+                index,
+                f"overloads of {name!r} that differ in address spaces alone and have different bodies are not "
+                "supported: every address space is the same memory here",
+            )
+        gone: set[int] = set()
+        for first, last in found.dropped:
+            self.blank(first, last)
+            gone.update(range(first, last + 1))
+        for index in set(found.erased) - gone:
+            self.blank(index, index)
+            gone.add(index)
+        if gone:
+            self.tokens = [token for index, token in enumerate(self.tokens) if index not in gone]
+            self.brackets = _closing_brackets(self.tokens)
 
     # -- the walk ---------------------------------------------------------------------------------------------
 
@@ -335,7 +362,7 @@ class _Lowering:
         opening = first - 1
         while opening > 0 and self.word(opening) != "constant":
             opening -= 1
-        kind = "".join(self.word(i) for i in range(opening + 1, first - 1))
+        kind = "".join(self.word(i) for i in range(opening + 1, first - 1) if self.word(i) not in _QUALIFIERS)
         if not self.is_word(first - 1) or self.scopes_are_functions() or not kind:
             self.error(
                 first, "[[function_constant(n)]] belongs to a declaration 'constant T name' outside functions"
