@@ -99,6 +99,12 @@ def _readable(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     return [d for d in diagnostics if not _INTERNAL.search(d.message)] or diagnostics
 
 
+# a macro's text goes on where a line ends in a backslash; its brackets need not pair
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.MULTILINE)
+_ALTERNATIVES = re.compile(r"^[ \t]*#[ \t]*el", re.MULTILINE)
+_BLANK = re.compile(r"[^\n]")
+
+
 def _users_place(message: Message, following: Sequence[Message], user: Mapping[str, str]) -> Message | None:
     """Return where the user's own text caused an error that clang reports inside a header."""
     if message.file in user:
@@ -116,7 +122,10 @@ def _unbalanced(user: Mapping[str, str]) -> Diagnostic | None:
     for file, text in user.items():
         opened: list[Token] = []
         wrong: tuple[Token, str] | None = None
-        for token in tokenize(text):
+        if _ALTERNATIVES.search(text):
+            # each branch may hold brackets of its own
+            continue
+        for token in tokenize(_DIRECTIVE.sub(lambda match: _BLANK.sub(" ", match.group()), text)):
             if token.kind == "mark" and token.text in _PAIRS:
                 opened.append(token)
             elif token.kind == "mark" and token.text in _PAIRS.values():

@@ -105,7 +105,7 @@ class _Lowering:
     def __init__(self, text: str, given: Mapping[str | int, constants.Value]) -> None:
         self.text = text
         self.given = given
-        self.kernel_bodies: set[int] = set()
+        self.kernel_bodies: set[int] = set()  # offsets of the braces that open them
         self.constants: dict[str, bool] = {}  # each function constant, and whether it has a value
         self.asked: set[str] = set()  # those that is_function_constant_defined looks at
         self.tokens = [
@@ -119,6 +119,8 @@ class _Lowering:
         self.scopes: list[str] = []  # for each open brace, the namespace that it belongs to, or ""
         self.variables: list[tuple[str, int]] = []
         self.instantiations: list[tuple[int, int]] = []  # offsets of those that make kernels
+        # the rules of Metal hold for the source as it is written
+        self.written = self.tokens, self.brackets
         self.drop_overloads()
         for start, end, new in lanes.edits(self.tokens, self.brackets):
             self.edits.replace(start, end, new)
@@ -209,10 +211,10 @@ class _Lowering:
 
     def check_rules(self) -> None:
         internals = _INTERNALS.search(self.text) is not None
-        for index, sentence in rules.check(
-            self.tokens, self.brackets, frozenset(self.kernel_bodies), internals
-        ):
-            self.error(index, sentence)
+        tokens, brackets = self.written
+        bodies = frozenset(i for i, token in enumerate(tokens) if token.offset in self.kernel_bodies)
+        for index, sentence in rules.check(tokens, brackets, bodies, internals):
+            self.errors.append((tokens[min(index, len(tokens) - 1)].offset, sentence, False))
 
     def step(self, index: int) -> int:
         token = self.tokens[index]
@@ -430,7 +432,7 @@ class _Lowering:
             self.blank(after, last)
             after = last + 1
         if self.word(after) == "{":
-            self.kernel_bodies.add(after)
+            self.kernel_bodies.add(self.tokens[after].offset)
         # a declaration may leave the attributes to the definition that follows
         parameters = self.parameters(opening, closing, attributed=self.word(after) == "{")
         self.lower_inside(opening + 1, closing)
