@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from metalwright.errors import CompileError
 from tests.support import body, launch, tensor, whole
 
 THREADS = 40_000  # over two OS threads' worth
@@ -64,7 +65,7 @@ kernel void k(device atomic_{kind}* cells [[buffer(0)]], uint i [[thread_positio
 def test_what_a_read_modify_write_returns(kind: str) -> None:
     # one thread, one operation after another: each returns what was there before
     integer = kind != "float"
-    operations = ["add", "sub", "min", "max", *(["and", "or", "xor"] if integer else [])]
+    operations = ["add", "sub", *(["min", "max", "and", "or", "xor"] if integer else [])]
     lines = [
         f"out[{i}] = atomic_fetch_{n}_explicit(cell, {kind}(6), memory_order_relaxed);"
         for i, n in enumerate(operations)
@@ -86,8 +87,8 @@ kernel void k(device atomic_{kind}* cell [[buffer(0)]], device {kind}* out [[buf
     cell, out = np.array([10], dtype), np.zeros(n + 5, dtype)
     launch(whole(text), {}, {"cell": cell, "out": out}, 1, 1)
     # add 6: 10 → 16; sub: 16 → 10; min: 10 → 6; max: 6 → 6; and: 6 → 6; or: 6 → 6; xor: 6 → 0
-    before = [10, 16, 10, 6, *([6, 6, 6] if integer else [])]
-    assert out.tolist() == [*before, 0 if integer else 6, 9, 0, 11, 11]
+    before = [10, 16, *([10, 6, 6, 6, 6] if integer else [])]
+    assert out.tolist() == [*before, 0 if integer else 10, 9, 0, 11, 11]
     assert cell[0] == 14
 
 
@@ -109,16 +110,67 @@ def test_floats_add_exchange_and_compare(checked: bool) -> None:
 kernel void k(device atomic_float* cells [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   atomic_fetch_add_explicit(&cells[0], 0.5, memory_order_relaxed);
   atomic_fetch_sub_explicit(&cells[1], float(i % 4), memory_order_relaxed);
-  atomic_fetch_max_explicit(&cells[2], float(i) - 100, memory_order_relaxed);
-  atomic_fetch_min_explicit(&cells[3], 100 - float(i), memory_order_relaxed);
-  float seen = atomic_load_explicit(&cells[4], memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(&cells[4], &seen, seen + 2, memory_order_relaxed, memory_order_relaxed)) { }
-  atomic_exchange_explicit(&cells[5], float(i), memory_order_relaxed);
+  float seen = atomic_load_explicit(&cells[2], memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&cells[2], &seen, seen + 2, memory_order_relaxed, memory_order_relaxed)) { }
+  atomic_exchange_explicit(&cells[3], float(i), memory_order_relaxed);
 }"""
-    cells = np.array([1, 0, -1e30, 1e30, 0, -1], np.float32)
+    cells = np.array([1, 0, 0, -1], np.float32)
     launch(whole(text, checked=checked), {}, {"cells": cells}, THREADS, 128)
-    assert cells[:5].tolist() == [1 + THREADS / 2, -1.5 * THREADS, THREADS - 101, 101 - THREADS, 2 * THREADS]
-    assert 0 <= cells[5] < THREADS
+    assert cells[:3].tolist() == [1 + THREADS / 2, -1.5 * THREADS, 2 * THREADS]
+    assert 0 <= cells[3] < THREADS
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_64_bits_have_min_and_max(checked: bool) -> None:
+    text = """
+kernel void k(device atomic_ulong* cells [[buffer(0)]], device const ulong* x [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  atomic_min_explicit(&cells[0], x[i], memory_order_relaxed);
+  atomic_max_explicit(&cells[1], x[i], memory_order_relaxed);
+}"""
+    x = np.random.default_rng(0).integers(2**20, 2**64 - 2**20, 5000, np.uint64)
+    cells = np.array([2**64 - 1, 0], np.uint64)
+    launch(whole(text, checked=checked), {}, {"cells": cells, "x": x}, x.size, 64)
+    assert cells.tolist() == [x.min(), x.max()]
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_bools_are_stored_exchanged_and_compared(checked: bool) -> None:
+    # one thread finds the flag down and raises it
+    text = """
+kernel void k(device atomic_bool* flags [[buffer(0)]], device uint* out [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  threadgroup atomic_bool taken;
+  if (i == 0) atomic_store_explicit(&taken, false, memory_order_relaxed);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[i] = !atomic_exchange_explicit(&flags[0], true, memory_order_relaxed);
+  bool expected = false;
+  out[i] += 2 * atomic_compare_exchange_weak_explicit(&taken, &expected, true, memory_order_relaxed, memory_order_relaxed);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[i] += 4 * atomic_load_explicit(&taken, memory_order_relaxed);
+}"""
+    flags, out = np.zeros(1, np.bool_), np.zeros(64, np.uint32)
+    launch(whole(text, checked=checked), {}, {"flags": flags, "out": out}, 64, 64)
+    assert flags[0]
+    assert (out & 1).sum() == 1
+    assert (out & 2).sum() == 2
+    assert (out & 4).all()
+
+
+@pytest.mark.parametrize(
+    ("statement", "types"),
+    [
+        ("device atomic_float* p; atomic_fetch_max_explicit(p, 1.0, memory_order_relaxed)", "atomic_uint"),
+        ("device atomic_bool* p; atomic_fetch_or_explicit(p, true, memory_order_relaxed)", "atomic_uint"),
+        ("device atomic_ulong* p; atomic_fetch_add_explicit(p, 1ul, memory_order_relaxed)", "atomic_float"),
+        ("device atomic_ulong* p; atomic_load_explicit(p, memory_order_relaxed)", "atomic_bool"),
+        ("device atomic_uint* p; atomic_min_explicit(p, 1u, memory_order_relaxed)", "atomic_ulong"),
+        ("device atomic<short>* p; atomic_load_explicit(p, memory_order_relaxed)", "uint, bool, float"),
+    ],
+)
+def test_types_that_an_operation_lacks_are_named(statement: str, types: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        whole(f"kernel void k() {{ {statement}; }}")
+    assert types in caught.value.diagnostics[0].message
+    assert caught.value.diagnostics[0].site is not None
 
 
 @pytest.mark.parametrize("checked", [True, False])
