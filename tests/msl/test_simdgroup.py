@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from metalwright.errors import CompileError, Site
 from tests.support import body, launch, tensor, whole
 
 LANES = 32
@@ -25,7 +26,7 @@ CONDITIONS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
 }
 # a whole grid of whole simdgroups, and partial ones
 SIZES = [(64, 64), (100, 64), (33, 33), (5, 8), (1, 1), (70, 35)]
-INTEGERS = {"int": np.int32, "uint": np.uint32, "short": np.int16}
+INTEGERS = {"int": np.int32, "uint": np.uint32, "short": np.int16, "uchar": np.uint8}
 FLOATS = {"float": np.float32, "half": np.float16}
 
 Values = Sequence[Any]
@@ -203,9 +204,11 @@ if ({text}) {{
   o[4] = simd_all(at < 1000); o[5] = simd_any(at > 1000); o[6] = simd_is_first(); o[7] = quad_any(p);
   o[8] = quad_all(at % 4 != 0 || at < 8); o[9] = quad_is_first(); o[10] = uint(ulong(simd_ballot(p)) >> 32);
   o[11] = simd_ballot(at < 1000).any(); o[12] = simd_ballot(at > 1000).any(); o[13] = simd_is_helper_thread();
+  o[14] = quad_vote::vote_t(quad_ballot(p)); o[15] = uint(quad_active_threads_mask());
+  o[16] = quad_ballot(p).all(); o[17] = quad_ballot(p).any(); o[18] = quad_is_helper_thread();
 }}"""
     for size, group in SIZES:
-        out = run_uint(src, size, group, 14)
+        out = run_uint(src, size, group, 19)
         for begin in range(0, size, group):
             end = min(begin + group, size)
             for simd in range(begin, end, LANES):
@@ -221,6 +224,10 @@ if ({text}) {{
                         any(u % 3 == 0 for u in quad),
                         all(u % 4 != 0 or u < 8 for u in quad),
                         t == quad[0], 0, 1, 0, 0,
+                        sum(1 << (u - simd) % 4 for u in quad if u % 3 == 0),
+                        sum(1 << (u - simd) % 4 for u in quad),
+                        len(quad) == 4 and all(u % 3 == 0 for u in quad),
+                        any(u % 3 == 0 for u in quad), 0,
                     ], (size, group, t)  # fmt: skip
 
 
@@ -229,9 +236,11 @@ def test_vectors_go_component_by_component() -> None:
 float4 v = float4(x[gid], 2 * x[gid], -x[gid], 1);
 float4 s = simd_sum(v), u = simd_shuffle_down(v, 1);
 half2 h = simd_max(half2(half(gid), half(-int(gid))));
-ulong4 w = simd_broadcast(ulong4(gid, gid + 1, gid + 2, ulong(gid) << 40), 5);
+uint4 w = simd_broadcast(uint4(gid, gid + 1, gid + 2, gid << 20), 5);
+ulong4 q = quad_broadcast(ulong4(gid, gid + 1, gid + 2, ulong(gid) << 40), 1);
 for (int i = 0; i < 4; i++) { out[i, gid] = s[i]; out[4 + i, gid] = u[i]; }
-out[8, gid] = h.x; out[9, gid] = h.y; out[10, gid] = w.z; out[11, gid] = float(w.w >> 40);
+out[8, gid] = h.x; out[9, gid] = h.y; out[10, gid] = w.z; out[11, gid] = float(w.w >> 20);
+out[12, gid] = q.z; out[13, gid] = float(q.w >> 40);
 """
     parameters = (
         tensor("float", 1, "x", 0),
@@ -240,12 +249,14 @@ out[8, gid] = h.x; out[9, gid] = h.y; out[10, gid] = w.z; out[11, gid] = float(w
     )
     x = np.arange(32, dtype=np.float32)
     for checked in (True, False):
-        out = np.zeros((32, 12), np.float32)
+        out = np.zeros((32, 14), np.float32)
         launch(body(src, *parameters, checked=checked), {"x": x}, {"out": out}, 32, 32)
         v = np.stack([x, 2 * x, -x, np.ones(32)], 1)
         np.testing.assert_array_equal(out[:, :4], np.broadcast_to(v.sum(0), (32, 4)))
         np.testing.assert_array_equal(out[:, 4:8], np.concatenate([v[1:], v[-1:]]))
-        np.testing.assert_array_equal(out[:, 8:], np.broadcast_to([31, 0, 7, 5], (32, 4)))
+        np.testing.assert_array_equal(out[:, 8:12], np.broadcast_to([31, 0, 7, 5], (32, 4)))
+        one = np.arange(32) // 4 * 4 + 1  # the second lane of each quadgroup
+        np.testing.assert_array_equal(out[:, 12:], np.stack([one + 2, one], 1))
 
 
 @pytest.mark.parametrize("modulo", [32, 8, 4])
@@ -258,6 +269,52 @@ def test_shuffles_with_a_filling(modulo: int, delta: int) -> None:
         data, filling = list(range(block, block + modulo)), list(range(100 + block, 100 + block + modulo))
         assert down[block : block + modulo, 0].tolist() == (data + filling)[delta : delta + modulo]
         assert up[block : block + modulo, 0].tolist() == (filling + data)[modulo - delta : 2 * modulo - delta]
+
+
+@pytest.mark.parametrize(("modulo", "delta"), [(4, 0), (4, 1), (4, 3), (2, 1)])
+def test_shuffles_with_a_filling_in_quadgroups(modulo: int, delta: int) -> None:
+    given = "" if modulo == 4 else f", {modulo}"
+    src = f"""
+o[0] = quad_shuffle_and_fill_down(lane, 100 + lane, {delta}{given});
+o[1] = quad_shuffle_and_fill_up(ulong(lane), ulong(100 + lane), {delta}{given});"""
+    out = run_uint(src, 36, 36, 2)
+    for block in range(0, 32, modulo):
+        data, filling = list(range(block, block + modulo)), list(range(100 + block, 100 + block + modulo))
+        assert out[block : block + modulo, 0].tolist() == (data + filling)[delta : delta + modulo]
+        assert (
+            out[block : block + modulo, 1].tolist() == (filling + data)[modulo - delta : 2 * modulo - delta]
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "takes"),
+    [
+        ("simd_sum(1l)", "up to 32 bits"),
+        ("simd_shuffle_xor(true, 1)", "no bool"),
+        ("simd_broadcast_first(ulong2(1))", "up to 32 bits"),
+        ("simd_and(1.0)", "integer scalars"),
+        ("quad_or(half2(1))", "integer scalars"),
+        ("quad_shuffle_and_fill_up(true, false, 1)", "no bool"),
+    ],
+)
+def test_types_that_an_operation_lacks_are_named(call: str, takes: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        whole(f"kernel void k() {{ {call}; }}")
+    assert takes in caught.value.diagnostics[0].message
+    assert caught.value.diagnostics[0].site == Site("k.metal", 1, 19)
+
+
+def test_a_program_may_bring_its_own_for_other_types() -> None:
+    text = """
+inline ulong simd_shuffle_down(ulong data, uint16_t delta) {
+  return as_type<ulong>(metal::simd_shuffle_down(as_type<uint2>(data), delta));
+}
+kernel void k(device ulong* o [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  o[i] = simd_shuffle_down(ulong(i) << 33, 1);
+}"""
+    out = np.zeros(32, np.uint64)
+    launch(whole(text), {}, {"o": out}, 32, 32)
+    assert out.tolist() == [min(i + 1, 31) << 33 for i in range(32)]
 
 
 @pytest.mark.parametrize("checked", [True, False])
