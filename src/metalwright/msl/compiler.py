@@ -24,8 +24,8 @@ from metalwright.errors import (
     Site,
     UnsupportedFeatureError,
 )
-from metalwright.msl import constants, diagnostics, signature
-from metalwright.msl.dialect import Lowered, lower
+from metalwright.msl import constants, diagnostics, repairs, signature
+from metalwright.msl.dialect import KernelDeclaration, Lowered, lower
 from metalwright.msl.program import LineMap, Section, join, sources
 from metalwright.msl.verify import verify
 
@@ -186,24 +186,6 @@ def _compile(source: Source, part: Part | str) -> Module:
     if not isinstance(part, Part):
         kernels = tuple(kernel for kernel in kernels if kernel.host_name == part)[:1]
     launched = () if part is Part.OUTLINE else kernels
-    whole = "\n".join(
-        [
-            # everything becomes part of the kernel: the engine's intrinsics need its context
-            "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)",
-            "#include <metal_stdlib>",
-            # large, and few kernels use it, though many open its namespace
-            "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>"
-            if _TENSOR_OPERATION.search(text)
-            else "namespace mpp { namespace tensor_ops {} }",
-            "#include <metalwright/entry.h>",
-            text,
-            '# 1 "<kernels>"',
-            signature.entries(launched),
-            signature.descriptions(kernels),
-            "#pragma clang attribute pop",
-            "",
-        ]
-    )
     arguments = [
         *_LANGUAGE,
         *_MATH[options.math_mode],
@@ -211,7 +193,11 @@ def _compile(source: Source, part: Part | str) -> Module:
         *_confined("include"),
         *["-S", "-emit-llvm", "-o", "-"],
     ]
-    done = toolchain.clang(arguments, whole.encode())
+    unrepaired: str | None = text
+    while unrepaired is not None:
+        text = unrepaired
+        done = toolchain.clang(arguments, _whole(text, launched, kernels).encode())
+        unrepaired = None if done.ok else repairs.repair(text, done.messages, user.keys())
     if not done.ok:
         raise diagnostics.failure(label, done.messages, LineMap(text), user)
     ir = done.output.decode()
@@ -230,6 +216,30 @@ def _compile(source: Source, part: Part | str) -> Module:
         ),
         _changed_lines(LineMap(text), user) if options.checked else {},
         lowered.unset_constants,
+    )
+
+
+def _whole(
+    text: str, launched: tuple[KernelDeclaration, ...], kernels: tuple[KernelDeclaration, ...]
+) -> str:
+    """Return a program's plain C++ with the headers before it and the kernels' entries behind it."""
+    return "\n".join(
+        [
+            # everything becomes part of the kernel: the engine's intrinsics need its context
+            "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)",
+            "#include <metal_stdlib>",
+            # large, and few kernels use it, though many open its namespace
+            "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>"
+            if _TENSOR_OPERATION.search(text)
+            else "namespace mpp { namespace tensor_ops {} }",
+            "#include <metalwright/entry.h>",
+            text,
+            '# 1 "<kernels>"',
+            signature.entries(launched),
+            signature.descriptions(kernels),
+            "#pragma clang attribute pop",
+            "",
+        ]
     )
 
 

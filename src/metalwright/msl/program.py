@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -47,6 +48,7 @@ class LineMap:
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
+        self._starts = [0, *itertools.accumulate(len(line) + 1 for line in self._lines)]
         self._places: list[tuple[str, int]] = []
         self._by_place: dict[tuple[str, int], int] = {}
         file, line = GENERATED, 1
@@ -68,3 +70,11 @@ class LineMap:
         """Return the text's line that came from a place."""
         index = self._by_place.get((file, line))
         return "" if index is None else self._lines[index]
+
+    def offset(self, file: str, line: int, column: int) -> int | None:
+        """Return the text's offset of a place whose column counts bytes, as clang's do."""
+        index = self._by_place.get((file, line))
+        if index is None:
+            return None
+        before = self._lines[index].encode()[: column - 1].decode("utf-8", "ignore")
+        return self._starts[index] + len(before)
