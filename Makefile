@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
+MUTANTS ?= 10000
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint format docs table bench wheel clean
@@ -53,6 +54,9 @@ docs: $(INSTALLED)  ## build the documentation into site/
 
 table: $(INSTALLED)  ## rewrite docs/reference/functions.md from the headers (half a minute)
 	$(BIN)/python tests/msl/support_table.py
+
+fuzz: $(INSTALLED)  ## run ten thousand damaged kernels; MUTANTS=n changes the number
+	METALWRIGHT_FUZZ_MUTANTS=$(MUTANTS) $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests/fuzz
 
 bench: $(INSTALLED)  ## measure compile time, launch overhead and throughput
 	@set -e; for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done

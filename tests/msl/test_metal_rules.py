@@ -344,6 +344,18 @@ def test_valid_sources_are_taken(text: str) -> None:
     whole(text, _any_kernel(text))
 
 
+def test_an_index_may_be_any_constant() -> None:
+    text = (
+        "enum Slot { first = 2, second };\nconstant int n = 1;\n"
+        "kernel void k(device float* a [[buffer(first)]], device float* b [[buffer(Slot::second)]],\n"
+        "  device float* c [[buffer(n + 0)]], device float* d [[buffer({0})]]) { a[0] = b[0] + c[0] + d[0]; }"
+    )
+    (kernel,) = whole(text).module.kernels
+    assert [(p.name, p.index) for p in kernel.parameters] == [("a", 2), ("b", 3), ("c", 1), ("d", 0)]
+    with pytest.raises(CompileError, match="parameter 'a': Metal has buffers 0 to 30"):
+        whole("constant int n = 70000;\nkernel void k(device float* a [[buffer(n * 2)]]) { a[0] = 1; }")
+
+
 def _any_kernel(text: str) -> str:
     return "k0" if "host_name" in text else "k"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from metalwright.engine import KernelSignature, Parameter
+from metalwright.errors import CompileError, Diagnostic
 from metalwright.msl.attributes import NUMBERED, TEXTURE_TYPES
 from metalwright.msl.dialect import KernelDeclaration
 
@@ -29,7 +30,9 @@ _ELEMENTS = (
     "bf16",
     "f32",
 )
+_INDEX = re.compile(r"call void @__mw_describe_index\(i32 noundef (-?\d+), i32 noundef (-?\d+)\)")
 _CALL = re.compile(r"call void @__mw_describe\((.*?)\)")
+_COUNTS = {"buffer": 31, "threadgroup": 31, "texture": 128, "sampler": 16}
 _MOST_THREADS = 1024
 
 
@@ -63,19 +66,26 @@ def read(ir: str, kernels: tuple[KernelDeclaration, ...]) -> tuple[KernelSignatu
 def _read_one(ir: str, index: int, kernel: KernelDeclaration) -> KernelSignature:
     start = ir.index(f"@{DESCRIBE.format(index)}(")
     body = ir[start : ir.index("\n}", start)]
+    indices = {int(position): int(number) for position, number in _INDEX.findall(body)}
+    for position, number in indices.items():
+        attribute = kernel.parameters[position].attribute[0]
+        if attribute in NUMBERED and not 0 <= number < _COUNTS[attribute]:
+            name = kernel.parameters[position].name
+            sentence = f"parameter {name!r}: Metal has {attribute}s 0 to {_COUNTS[attribute] - 1}"
+            raise CompileError(kernel.host_name, (Diagnostic("error", sentence),))
     parameters = []
     for call in _CALL.findall(body):
         position, kind, element, size, lanes, rank = (
             int(part.rsplit(" ", 1)[-1]) for part in call.split(",")
         )
         written = kernel.parameters[position]
-        attribute, value = written.attribute
+        attribute = written.attribute[0]
         if _KINDS[kind] == "texture":
             parameters.append(
                 Parameter(
                     name=written.name,
                     kind="texture",
-                    index=int(value),
+                    index=indices[position],
                     element=_ELEMENTS[element],
                     attribute=attribute,
                     texture=TEXTURE_TYPES[rank],
@@ -87,7 +97,7 @@ def _read_one(ir: str, index: int, kernel: KernelDeclaration) -> KernelSignature
             Parameter(
                 name=written.name,
                 kind=_KINDS[kind],
-                index=int(value) if attribute in NUMBERED else -1,
+                index=indices[position] if attribute in NUMBERED else -1,
                 element=_ELEMENTS[element],
                 element_bytes=size,
                 lanes=lanes,

@@ -171,6 +171,11 @@ struct bind<T, attribute<Which>> {
   template <u32 Position> static void describe() { __mw::describe<T, Position, kind_attribute>(); }
 };
 
+// The number of [[buffer(n)]] and its like, which may be any constant expression.
+template <class Tag> inline constexpr u32 index_of = 0;
+template <template <u32> class At, u32 Index> inline constexpr u32 index_of<At<Index>> = Index;
+template <u32 Position, u32 Index> inline void describe_index() { __mw_describe_index(Position, Index); }
+
 template <class... Tags> struct kernel {
   template <auto Body> static void call(const thread& t) { caller<decltype(Body)>::template call<Body>(t); }
   template <auto Body> static void describe() { caller<decltype(Body)>::describe(); }
@@ -183,6 +188,7 @@ template <class... Tags> struct kernel {
     static void describe() { describe_each(__make_integer_seq<sequence, u32, sizeof...(P)>()); }
     template <u32... Positions> static void describe_each(sequence<u32, Positions...>) {
       (bind<metal::remove_cv_t<P>, Tags>::template describe<Positions>(), ...);
+      (describe_index<Positions, index_of<Tags>>(), ...);
     }
   };
 };

@@ -36,6 +36,7 @@ void __mw_log(void* context, __mw::u32 level, const char* format, const __mw::u6
 // Describes a kernel's parameter to the front-end, which reads the calls; they are never run.
 void __mw_describe(__mw::u32 position, __mw::u32 kind, __mw::u32 element, __mw::u32 bytes, __mw::u32 lanes,
                    __mw::u32 rank);
+void __mw_describe_index(__mw::u32 position, __mw::u32 index);
 }
 
 namespace __mw {
