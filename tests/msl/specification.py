@@ -299,7 +299,8 @@ TENSORS = Chapter(
         **{
             name: f"device uchar* q => using E = {name}; tensor<device E, dextents<int, 2>, tensor_inline> "
             "s((device E*)q, dextents<int, 2>(4, 4)); (void)s;"
-            for name in "int4b_format uint4b_format int2b_format fp8_e4m3_format fp8_e5m2_format fp4_e2m1_format".split()
+            for name in "int4b_format uint4b_format int2b_format uint2b_format metal_fp8_e4m3_format metal_fp8_e5m2_format "
+            "metal_fp4_e2m1_format metal_fp8_ue8m0_format".split()
         },
     },
     note="Rows named after an element type declare a tensor of it.",

@@ -203,13 +203,71 @@ def test_an_empty_dimension_has_no_elements() -> None:
         launch(body("out[0] = int(x[0, 0]);", *parameters), {"x": x}, {"out": out}, 1, 1)
 
 
-@pytest.mark.parametrize("name", ["int4b_format", "fp8_e4m3_format", "fp4_e2m1_format", "int2b_format"])
-def test_packed_formats_are_named_as_unsupported(name: str) -> None:
+def test_scale_planes_are_named_as_unsupported() -> None:
     with pytest.raises(
-        UnsupportedFeatureError,
-        match=f"'{name}' is not supported: Metalwright does not run packed tensor formats",
+        UnsupportedFeatureError, match="is not supported: Metalwright does not run scale planes"
     ):
-        body("", tensor(name, 1, "x", 0))
+        body("using S = tensor_blockwise<tensor_plane_scales, metal_fp8_ue8m0_format, 32, 1>;")
+
+
+def test_types_of_tensors_and_their_slices() -> None:
+    src = """
+using handle = tensor<device float, dextents<int, 2>, tensor_handle>;
+using fixed = extents<int, 4, dynamic_extent>;
+static_assert(is_same_v<tensor<device float, dextents<int, 2>>, handle> && is_tensor_handle_v<handle>);
+static_assert(!is_tensor_inline_v<handle> && !has_tensor_offset_v<handle>);
+auto part = x.slice(1, 1);
+static_assert(is_same_v<decltype(part), tensor<device float, dextents<int, 2>, tensor_handle, tensor_offset>>);
+static_assert(is_same_v<decltype(part.slice<4, dynamic_extent>(0, 0)), tensor<device float, fixed, tensor_handle, tensor_offset>>);
+static_assert(is_tensor_handle_v<decltype(part)> && has_tensor_offset_v<decltype(part)>);
+auto made = tensor(&x[0, 0], dextents<int, 2>{4, 3}, array<int, 2>{1, 4});
+static_assert(is_same_v<decltype(made), tensor<device float, dextents<int, 2>, tensor_inline>>);
+static_assert(is_same_v<decltype(made.slice(0, 0)), decltype(made)> && is_tensor_inline_v<decltype(made)>);
+static_assert(is_same_v<handle::index_type, int> && is_same_v<handle::size_type, uint> && is_same_v<handle::value_type, float>);
+static_assert(fixed::rank() == 2 && fixed::rank_dynamic() == 1 && fixed::static_extent(0) == 4);
+static_assert(extents<int, 2, 3>() == dextents<int, 2>(2, 3) && extents<int, 2, 3>() != fixed(3));
+"""
+    body(src, tensor("float", 2, "x", 0))
+
+
+def test_extents_and_tensors_convert_to_more_general_ones() -> None:
+    text = """
+template <class T> int total(tensor<T, dextents<int, 2>, tensor_inline> t) {
+  int sum = 0;
+  for (int j = 0; j < t.get_extent(1); j++)
+    for (int i = 0; i < t.get_extent(0); i++) sum += t[i, j] * (i + 10 * j);
+  return sum;
+}
+kernel void k(tensor<device int, dextents<int, 2>> x [[buffer(0)]], device int* out [[buffer(1)]]) {
+  tensor<device int, extents<int, 4, 3>, tensor_inline> fixed(&x[0, 0], extents<int, 4, 3>());
+  out[0] = total<device const int>(fixed);
+  out[1] = total<device int>(x.slice(1, 1));
+  dextents<int, 2> sizes = extents<int, 4, dynamic_extent>(dextents<int, 2>(array<int, 2>{4, 3}));
+  out[2] = sizes.extent(0) * 10 + sizes.extent(1);
+  tensor<device int, dextents<int, 2>, tensor_inline> turned(x.get_data(), dextents<int, 2>(3, 4), array<uint, 2>{4, 1});
+  out[3] = total<device const int>(turned.slice<2, 3>(1, 0));
+}"""
+    x, out = np.arange(1, 13, dtype=np.int32).reshape(3, 4), np.zeros(4, np.int32)
+    launch(whole(text), {"x": x}, {"out": out}, 1, 1)
+
+    def total(part: np.ndarray) -> int:
+        return sum(int(value) * (i + 10 * j) for (j, i), value in np.ndenumerate(part))
+
+    assert out.tolist() == [total(x), total(x[1:, 1:]), 43, total(x.T[:3, 1:3])]
+
+
+@pytest.mark.parametrize(
+    ("src", "sentence"),
+    [
+        ("auto s = x.static_slice<2, 2>(0, 0);", "use slice<...>"),
+        ("auto s = x.slice<2>(0);", "slice"),
+        ("tensor<device float, dextents<int, 2>, tensor_offset> t;", "tensor_handle or tensor_inline"),
+        ("tensor<device float, dextents<int, 2>, tensor_inline, tensor_offset> t;", "host bound"),
+    ],
+)
+def test_what_is_no_tensor(src: str, sentence: str) -> None:
+    with pytest.raises(CompileError, match=sentence):
+        body(src, tensor("float", 2, "x", 0))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,15 @@ CASTS: Mapping[str, np.dtype[Any]] = {
     "uint8": np.dtype(np.uint8),
 }
 _COMPLEX = {torch.complex64: "f32", torch.complex32: "f16"}
+# torch's types for packed formats: a kernel takes their bytes
+_PACKED = frozenset(
+    {
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.float8_e8m0fnu,
+        torch.float4_e2m1fn_x2,
+    }
+)
 _FLOATS = frozenset({"f16", "bf16", "f32"})
 _NAMES = {row.element: row.msl for row in dtypes.ELEMENT_TYPES}
 
@@ -90,10 +99,13 @@ def _tensor(where: str, parameter: Parameter, value: torch.Tensor) -> Buffer:
     if value.is_neg() or value.is_conj():
         raise ArgumentError(f"{where}: the tensor is a negative or conjugate view: resolve it first")
     element = _COMPLEX.get(value.dtype)
+    if value.dtype in _PACKED and (parameter.element == "struct" or _bytes(parameter.element)):
+        element = "ui8"
     if element is None:
         row = dtypes.BY_TORCH.get(value.dtype)
         if row is None:
-            raise ArgumentError(f"{where}: Metal has no type for {value.dtype}")
+            advice = ": a kernel takes its bytes, as device uchar*" if value.dtype in _PACKED else ""
+            raise ArgumentError(f"{where}: Metal has no type for {value.dtype}{advice}")
         element = row.element
     if not _reads_as(element, parameter):
         raise ArgumentError(

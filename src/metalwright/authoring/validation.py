@@ -253,6 +253,8 @@ def _dtype_advice(name: str, dtype: str) -> str:
         return f"; Metal has no double, pass {name} in float32"
     if "complex" in dtype:
         return "; pass the real and imaginary parts as two inputs"
+    if "float8" in dtype or "float4" in dtype:
+        return f"; pass the bytes, {name}.view(torch.uint8), and make a tensor_inline of a packed format in the kernel"
     return ""
 
 

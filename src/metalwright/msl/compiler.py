@@ -52,7 +52,10 @@ _CHECKED = (
     *("-gline-tables-only", "-fdebug-compilation-dir=."),
 )
 # what user code asks in `#if`; the other macros of Metal's headers are for the compiler (metalwright/macros.h)
-_VERSION = "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_BFLOAT__=1".split()
+_VERSION = (
+    "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_BFLOAT__=1 -D__HAVE_SIMDGROUP_MATRIX__=1 "
+    "-D__HAVE_INT4B_FORMAT_TYPE__=1"
+).split()
 _FAST_MATH = ["-D__FAST_MATH__=1"]
 # Metal's headers beside those under include/: what is in them that runs here needs no header
 _OTHER_HEADERS = (

@@ -117,6 +117,12 @@ template <class P, class Tag> struct bind {
                 "one with [[threadgroup(n)]] a pointer, one with [[texture(n)]] a texture");
 };
 
+template <packed_format Element, class Extents, u32 Index>
+struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Index>> {
+  static_assert(metal::is_void_v<Element>,
+                "a kernel takes a packed format as its bytes, device uchar* or a tensor of uchar, and makes a "
+                "tensor_inline of them");
+};
 template <class Element, class Extents, u32 Index>
 struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Index>> {
   static constexpr size_t rank = Extents::rank();

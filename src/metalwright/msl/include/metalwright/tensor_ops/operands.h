@@ -13,8 +13,7 @@ template <class E, class X, class L> inline constexpr bool is_cooperative<metal:
 
 // What points at the elements of a tensor, and what a product takes them for: packed formats are read as numbers.
 template <class Tensor> using pointer_of = decltype(Tensor::__data);
-template <class Tensor>
-using operand_of = metal::remove_cv_t<metal::remove_reference_t<decltype(pointer_of<Tensor>()[0L])>>;
+template <class Tensor> using operand_of = typename elements<typename Tensor::element_type>::operand;
 
 // Some lines of a tensor in memory. What lies outside the tensor reads as zero.
 template <class Pointer, class T, int Lines>
