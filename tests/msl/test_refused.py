@@ -298,8 +298,6 @@ def test_pointers_to_functions_and_recursion(src: str, helper: str) -> None:
     [
         ("depth2d<float> t;", "'depth2d' is not supported"),
         ("sampler s;", "'sampler' is not supported"),
-        ("float4x4 m;", "'float4x4' is not supported"),
-        ("metal::half2x3 m;", "'half2x3' is not supported"),
         ("raytracing::ray r;", "'raytracing' is not supported"),
         (
             "tensor_blockwise<tensor_plane_scales, device metal_fp8_ue8m0_format, 32, 1> t;",
