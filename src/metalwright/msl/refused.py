@@ -45,15 +45,8 @@ _GROUPS: dict[str, str] = {
     "visible functions": "visible_function_table visible",
     "indirect command buffers": "command_buffer compute_command render_command",
     "graphics stages": "vertex fragment mesh object object_data imageblock threadgroup_imageblock patch_control_point",
-<<<<<<< HEAD
     "scale planes of tensors": "tensor_blockwise tensor_plane_scales",
     "packed numbers outside tensors": "packed_numeric_type",
-    "matrices": " ".join(
-        f"{t}{c}x{r} matrix" for t in ("float", "half") for c in (2, 3, 4) for r in (2, 3, 4)
-    ),
-=======
-    "packed tensor formats": "int4b_format int2b_format fp8_e4m3_format fp8_e5m2_format fp4_e2m1_format",
->>>>>>> a213573 (The pages of what runs, with matrices, packing, atomics and the quadgroup functions)
 }
 
 # member functions of textures, looked up where clang finds none of that name
