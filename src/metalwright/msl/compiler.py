@@ -222,9 +222,7 @@ def _compile(source: Source, part: Part | str) -> Module:
     )
 
 
-def _whole(
-    text: str, launched: tuple[KernelDeclaration, ...], kernels: tuple[KernelDeclaration, ...]
-) -> str:
+def _whole(text: str, launched: tuple[KernelDeclaration, ...], kernels: tuple[KernelDeclaration, ...]) -> str:
     """Return a program's plain C++ with the headers before it and the kernels' entries behind it."""
     return "\n".join(
         [
