@@ -7,7 +7,7 @@ compile. A use is the body of a function that has the chapter's parameters; `@` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,6 @@ class Chapter:
     uses: Mapping[str, str]
     types: tuple[str, ...] = ()
     note: str = ""
-    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 FLOATS = ("float", "half", "bfloat")
@@ -120,13 +119,8 @@ def _group(prefix: str) -> dict[str, str]:
 
 
 _GROUP = "float x, float y, int i, bool p, ushort l"
-_HELPERS = "helper threads exist in fragment functions only"
-SIMDGROUP = Chapter(
-    "Simdgroup functions", _GROUP, _group("simd"), reasons={"simd_is_helper_thread": _HELPERS}
-)
-QUADGROUP = Chapter(
-    "Quadgroup functions", _GROUP, _group("quad"), reasons={"quad_is_helper_thread": _HELPERS}
-)
+SIMDGROUP = Chapter("Simdgroup functions", _GROUP, _group("simd"))
+QUADGROUP = Chapter("Quadgroup functions", _GROUP, _group("quad"))
 SIMDGROUP_MATRIX = Chapter(
     "Simdgroup matrix functions",
     "simdgroup_matrix<@, 8, 8> a, simdgroup_matrix<@, 8, 8> b, simdgroup_matrix<@, 8, 8> c, device @* p",

@@ -144,10 +144,8 @@ def _allowed(name: str, table: Mapping[str, ulp_table.Bound]) -> str:
             return "not stated"
 
 
-def reason(use: Use, sentence: str) -> str:
+def reason(sentence: str) -> str:
     """Return why a use does not compile, in few words."""
-    if use.name in use.chapter.reasons:
-        return use.chapter.reasons[use.name]
     if match := _NOT_RUN.match(sentence):
         return f"Metalwright does not run {match[1]} yet"
     return "the library does not have it yet" if _MISSING.search(sentence) else sentence
@@ -156,7 +154,7 @@ def reason(use: Use, sentence: str) -> str:
 def _row(chapter: Chapter, name: str, failed: Mapping[Use, str], ulps: Ulps) -> list[str]:
     kinds = chapter.types or ("",)
     missing = {kind: failed[use] for kind in kinds if (use := Use(chapter, name, kind)) in failed}
-    why = {reason(Use(chapter, name, kind), sentence) for kind, sentence in missing.items()}
+    why = {reason(sentence) for sentence in missing.values()}
     because = "; ".join(sorted(why))
     if chapter is MATH:
         cells = ["not supported" if kind in missing else ulps[name, kind] for kind in kinds]
