@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -342,6 +343,11 @@ def test_the_initial_value_is_cast() -> None:
         init_value=-2.75, **flat(1),
     )  # fmt: skip
     assert (a.item(), b.item(), c.item()) == (-2, -2.75, True)
+    for half in (torch.float16, np.float16):
+        a, b, c = kernel(
+            inputs=[], output_shapes=[(), (2, 0), (2,)], output_dtypes=[half, half, half], init_value=1e9, **flat(1)
+        )  # fmt: skip
+        assert float(a) == math.inf and b.shape == (2, 0) and float(c[1]) == math.inf
 
 
 def test_elements_that_no_thread_writes_are_told_by_their_value() -> None:
@@ -683,6 +689,9 @@ def test_a_header_that_would_swallow_the_signature(header: str) -> None:
         ({"template": [("T", 1), ("T", 2)]}, ArgumentError, "template: 'T' is there twice"),
         ({"template": ["T"]}, ArgumentError, "template: expected pairs"),
         ({"init_value": "0"}, ArgumentError, "init_value: expected a number"),
+        ({"init_value": [1, 2]}, ArgumentError, "init_value: expected a number"),
+        ({"init_value": np.zeros(2)}, ArgumentError, "init_value: expected a number"),
+        ({"init_value": 10**400}, ArgumentError, "init_value: expected a number"),
         ({"init_value": 300, "output_dtypes": [np.uint8]}, ArgumentError, "init_value: 300 is no uint8 \\(output 'out'\\)"),
         ({"init_value": float("nan"), "output_dtypes": [np.int32]}, ArgumentError, "init_value: nan is no int32"),
     ],

@@ -134,10 +134,9 @@ def make(dtype: MLXType, shape: tuple[int, ...], library: str, init_value: float
         address, nbytes = owner.ctypes.data, owner.nbytes
     if init_value is None:
         ctypes.memset(address, row.poison, nbytes)
-    elif library == "torch":
-        owner.fill_(_converted(init_value, dtype))
-    else:
-        owner[...] = _converted(init_value, dtype)
+    elif nbytes:
+        memory = (ctypes.c_char * nbytes).from_address(address)
+        np.frombuffer(memory, row.numpy)[:] = _converted(init_value, dtype)
     return Output(dtype, shape, address, nbytes, owner, library)
 
 
@@ -164,21 +163,25 @@ def without_gradient(kernel: str, execute: Callable[..., Any], inputs: Sequence[
 
 def initial_problem(value: Any, dtype: MLXType) -> str | None:
     """Say why an output of this type cannot be filled with a value, or return ``None``."""
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+    try:
+        number = float(value) if not isinstance(value, (str, bytes)) else None
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
         return f"expected a number, got {value!r}"
     if dtype.row.kind != "int":
         return None
     limits = np.iinfo(dtype.row.numpy)
-    if math.isfinite(float(value)) and limits.min <= int(value) <= limits.max:
+    if math.isfinite(number) and limits.min <= int(value) <= limits.max:
         return None
     return f"{value!r} is no {dtype.name}"
 
 
-def _converted(value: float, dtype: MLXType) -> Any:
-    # MLX takes a float and casts it: towards zero for integers
-    if dtype.row.kind == "int":
-        return int(value)
-    return bool(value) if dtype.row.kind == "bool" else float(value)
+def _converted(value: float, dtype: MLXType) -> np.ndarray:
+    # MLX takes a float and casts it: towards zero for integers, to infinity where it is too large
+    number = int(value) if dtype.row.kind == "int" else float(value)
+    with np.errstate(over="ignore"):
+        return np.array(number).astype(dtype.row.numpy)
 
 
 def _described(values: np.ndarray) -> Input:
