@@ -228,3 +228,18 @@ kernel void k(device const int* x [[buffer(0)]], device float* o [[buffer(1)]]) 
         launch(whole(text), {"x": np.array([4], np.int32)}, {"o": out}, 1, 1)
     assert caught.value.site is not None
     assert caught.value.site.line == 4
+
+
+def test_names_of_headers_that_the_host_shares() -> None:
+    text = """
+#include <simd/simd.h>
+#define SIZE 2
+struct Shared { simd_float4x4 m; vector_float3 v; matrix_half2x3 h; simd_uint2 u[SIZE]; };
+static_assert(sizeof(Shared) == 64 + 16 + 16 + 16, "as on the host");
+kernel void k(device float* o [[buffer(0)]]) {
+  Shared s = {float4x4(2), float3(1, 2, 3), half2x3(1), {uint2(4, 5)}};
+  o[0] = (s.m * float4(s.v, s.u[0].y))[3] + s.h[1][1];
+}"""
+    out = np.zeros(1, np.float32)
+    launch(whole(text), {}, {"o": out}, 1, 1)
+    assert out[0] == 2 * 5 + 1

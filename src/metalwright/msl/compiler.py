@@ -65,7 +65,7 @@ _OTHER_HEADERS = (
 ).split()
 _HEADERS = [path.name for path in INCLUDE.glob("metal_*")] + [f"metal_{name}" for name in _OTHER_HEADERS]
 _INCLUDE_LINE = re.compile(
-    rf"^[ \t]*#[ \t]*include[ \t]*<(?:{'|'.join(_HEADERS)}|MetalPerformancePrimitives/\w+\.h)>[ \t]*$",
+    rf"^[ \t]*#[ \t]*include[ \t]*<(?:{'|'.join(_HEADERS)}|simd/simd\.h|MetalPerformancePrimitives/\w+\.h)>[ \t]*$",
     re.MULTILINE,
 )
 _TENSOR_OPERATION = re.compile(
