@@ -218,6 +218,11 @@ out[n] = sum * scale[n];
     )  # fmt: skip
     np.testing.assert_array_equal(out.numpy(), x.numpy() @ codes.astype(np.float32) * 0.5)
     assert torch.equal(out, kernel.reference(x, w, scale))
+    with pytest.raises(ArgumentError, match=r"w\.view\(torch\.uint8\)"):
+        kernel(
+            x, w.view(torch.float8_e4m3fn), scale,
+            threads_per_grid=(columns, 1, 1), threads_per_thread_group=(32, 1, 1), result_shapes=[(columns,)],
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("checked", [True, False])

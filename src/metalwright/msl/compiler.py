@@ -60,7 +60,7 @@ _FAST_MATH = ["-D__FAST_MATH__=1"]
 # Metal's headers beside those under include/: what is in them that runs here needs no header
 _OTHER_HEADERS = (
     "assert command_buffer config extended_vector graphics imageblocks initializer_list interpolate iterator "
-    "mesh numeric packed_vector quadgroup raytracing simdgroup_matrix utility "
+    "mesh numeric packed_vector quadgroup raytracing utility "
     "visible_function_table"
 ).split()
 _HEADERS = [path.name for path in INCLUDE.glob("metal_*")] + [f"metal_{name}" for name in _OTHER_HEADERS]
