@@ -103,7 +103,7 @@ class convolution2d {
                   "the destination of a convolution2d is a tensor or a cooperative_tensor");
     static_assert(activation_t::get_rank() == 4 && weights_t::get_rank() == 4 && Destination::get_rank() == 4,
                   "the operands of a convolution2d have four dimensions");
-    static_assert(multiplies<operand_of<activation_t>, operand_of<weights_t>,
+    static_assert(multiplies<typename activation_t::value_type, typename weights_t::value_type,
                              typename Destination::value_type>,
                   "convolution2d does not take these element types together");
     enter<Scope>();

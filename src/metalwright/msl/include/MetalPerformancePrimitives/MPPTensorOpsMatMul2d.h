@@ -131,7 +131,7 @@ class matmul2d {
     if constexpr (is_operand<Left> && is_operand<Right> && is_operand<Destination>) {
       using left_t = metal::remove_cv_t<Left>;
       using right_t = metal::remove_cv_t<Right>;
-      static_assert(__mw::multiplies<__mw::operand_of<left_t>, __mw::operand_of<right_t>,
+      static_assert(__mw::multiplies<typename left_t::value_type, typename right_t::value_type,
                                      typename metal::remove_cv_t<Destination>::value_type>,
                     "matmul2d does not take these element types together");
       if constexpr (__mw::is_cooperative<left_t> || __mw::is_cooperative<right_t>) check_input_scope();

@@ -4,16 +4,6 @@
 #include <metal_type_traits>
 #include <metalwright/intrinsics.h>
 
-namespace metal {
-struct int4b_format;
-struct uint4b_format;
-struct int2b_format;
-struct uint2b_format;
-struct metal_fp8_e4m3_format;
-struct metal_fp8_e5m2_format;
-struct metal_fp4_e2m1_format;
-}  // namespace metal
-
 namespace __mw {
 template <class T, class... Types> inline constexpr bool is_any_of = (__is_same(T, Types) || ...);
 template <class T>
