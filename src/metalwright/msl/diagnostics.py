@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metalwright.columns import original_column
 from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Site, UnsupportedFeatureError
+from metalwright.msl.hints import with_hint
 from metalwright.msl.program import LineMap
 from metalwright.msl.refused import UNSUPPORTED, UNSUPPORTED_OF_TEXTURES
 from metalwright.msl.tokens import Token, tokenize
@@ -32,9 +34,13 @@ _INTERNAL = re.compile(r"__mw|__MW|__builtin_")
 # clang's words for the types that stand for Metal's
 _NAMES = (
     (re.compile(r"\b(?:metal::)?vec<(?:unsigned )?(\w+), ?(\d)>"), None),
+    (re.compile(r"\bmetal::tensor<"), "tensor<"),
     (re.compile(r"\b_Float16\b"), "half"),
     (re.compile(r"\b__bf16\b"), "bfloat"),
 )
+# a scope that only keeps names apart, and what stands for an extent that is known at run time
+_INTERNAL_SCOPE = re.compile(r"\b(?:metal::)?__mw_\w+::")
+_EXTENTS = re.compile(r"\b(?:metal::)?extents<(\w+)((?:, ?18446744073709551615)+)>")
 _UNSIGNED = {
     "char": "uchar",
     "short": "ushort",
@@ -79,6 +85,8 @@ def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) ->
         if message.file not in user:
             # the headers' own words are enough: the condition before them is one that nobody wrote
             sentence = _HEADERS_ASSERTION.sub("", sentence)
+        if verdict is None:
+            sentence = with_hint(sentence, _notes(messages[index + 1 :]), lines.text)
         kind = verdict or kind
         place = _users_place(message, messages[index + 1 :], user)
         diagnostic = Diagnostic("error", sentence, *_locate(place, lines, user))
@@ -92,6 +100,11 @@ def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) ->
     if not diagnostics:
         diagnostics.append(Diagnostic("error", "the compiler gave up on this source without saying why"))
     return kind(label, tuple(diagnostics[:_MOST_SHOWN]))
+
+
+def _notes(following: Sequence[Message]) -> list[str]:
+    """Return what clang adds to an error."""
+    return [metal_names(m.text) for m in itertools.takewhile(lambda m: m.severity == "note", following)]
 
 
 def _readable(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
@@ -169,6 +182,10 @@ def _sentence(message: Message) -> tuple[str, type[CompileError] | None]:
     return metal_names(text), None
 
 
+def _dextents(match: re.Match[str]) -> str:
+    return f"dextents<{match.group(1)}, {match.group(2).count(',')}>"
+
+
 def metal_names(text: str) -> str:
     """Return a message with Metal's names for types: ``vec<float, 4>`` is ``float4``."""
 
@@ -178,6 +195,8 @@ def metal_names(text: str) -> str:
             element = _UNSIGNED.get(element, element)
         return f"{_UNSIGNED.get(element, element) if element.startswith('_') else element}{match.group(2)}"
 
+    text = _INTERNAL_SCOPE.sub("", text)
+    text = _EXTENTS.sub(_dextents, text)
     for pattern, name in _NAMES:
         text = pattern.sub(short if name is None else name, text)
     # two names for one type say nothing where they are the same, or where the second is C++'s

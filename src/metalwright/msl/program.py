@@ -47,6 +47,7 @@ class LineMap:
     """Finds lines of a text by the place that its line markers say they came from."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self._lines = text.split("\n")
         self._starts = [0, *itertools.accumulate(len(line) + 1 for line in self._lines)]
         self._places: list[tuple[str, int]] = []
