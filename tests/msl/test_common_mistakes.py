@@ -23,9 +23,7 @@ template <typename T> T larger(T a, T b) { return a > b ? a : b; }
 struct Point { float a; int b; };
 void fill(thread Point& p) { p.a = 1; }
 """
-INTERNAL = re.compile(
-    r"__|_Float16|enable_if|ext_vector|/metalwright|18446744073709551615|note:|candidate"
-)
+INTERNAL = re.compile(r"__|_Float16|enable_if|ext_vector|/metalwright|18446744073709551615|note:|candidate")
 
 
 def message(src: str) -> Diagnostic:
