@@ -18,6 +18,7 @@ template <class Tensor> using operand_of = typename elements<typename Tensor::el
 // Some lines of a tensor in memory. What lies outside the tensor reads as zero.
 template <class Pointer, class T, int Lines>
 struct lines_in_memory {
+  static constexpr bool at_hand = false;
   Pointer start[Lines];
   bool inside[Lines];
   long step, size;  // along a line: between elements, and how many there are
@@ -55,6 +56,7 @@ struct matrix_in_memory {
 // Some lines that this thread has all of, in an array of Depth numbers each.
 template <class T, int Lines, int Depth>
 struct lines_at_hand {
+  static constexpr bool at_hand = true;
   const T* values;
   int first;
   long size = Depth;
@@ -135,10 +137,14 @@ inline auto matrix_from(const Tensor& tensor) {
 // Adds the products of R lines with C lines, in the order along them.
 template <class Sum, int R, int C, class Left, class Right>
 inline void add_products(Sum (&sums)[R][C], const Left& left, const Right& right, long depth) {
-  long both = 0;
-  if (left.whole() && right.whole()) {
-    both = left.size < right.size ? left.size : right.size;
-    if (depth < both) both = depth;
+  // where nothing can lie outside, there is no code for it: kernels that are written out have very many products
+  constexpr bool no_edge = Left::at_hand && Right::at_hand;
+  long both = no_edge ? depth : 0;
+  if constexpr (!no_edge) {
+    if (left.whole() && right.whole()) {
+      both = left.size < right.size ? left.size : right.size;
+      if (depth < both) both = depth;
+    }
   }
   for (long k = 0; k < both; k++) {
     Sum a[R], b[C];
@@ -147,10 +153,12 @@ inline void add_products(Sum (&sums)[R][C], const Left& left, const Right& right
     for (int i = 0; i < R; i++)
       for (int j = 0; j < C; j++) sums[i][j] += a[i] * b[j];
   }
-  for (long k = both; k < depth; k++)
-    for (int i = 0; i < R; i++) {
-      const Sum a = Sum(left.edge(i, k));
-      for (int j = 0; j < C; j++) sums[i][j] += a * Sum(right.edge(j, k));
-    }
+  if constexpr (!no_edge) {
+    for (long k = both; k < depth; k++)
+      for (int i = 0; i < R; i++) {
+        const Sum a = Sum(left.edge(i, k));
+        for (int j = 0; j < C; j++) sums[i][j] += a * Sum(right.edge(j, k));
+      }
+  }
 }
 }  // namespace __mw
