@@ -10,10 +10,10 @@ PYTEST_ARGS ?=
 MUTANTS ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format docs table bench wheel clean
+.PHONY: help install demo test test-thirdparty lint format docs table bench wheel clean
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 install: $(INSTALLED)  ## set up .venv with everything
 
@@ -37,6 +37,9 @@ demo: $(INSTALLED)  ## run the built-in kernels, check them, write and inspect a
 
 test: lint  ## lint, types, import contract, docs, then every test
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-thirdparty: $(INSTALLED)  ## shaders over the Metal headers of other packages (minutes)
+	METALWRIGHT_THIRDPARTY=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadscope tests/thirdparty $(PYTEST_ARGS)
 
 lint: $(INSTALLED)  ## everything of `make test` that runs no kernel
 	$(BIN)/ruff check .

@@ -72,3 +72,16 @@ def test_a_function_that_is_nowhere_is_refused_when_its_kernel_is_asked_for() ->
     np.testing.assert_array_equal(run(made, "scale_3"), 3 * X)
     with pytest.raises((CompileError, RefusedSourceError), match="outside"):
         made.module("k")
+
+
+def test_a_function_of_metal_comes_before_a_template_of_the_same_name() -> None:
+    """Metal's functions are no templates, so ``::pow`` of floats is Metal's, whatever template is in sight."""
+    text = """
+namespace mine { template <typename T, typename U, int = 0> float pow(T, U) { return -1; }
+                 template <typename T> T exp2(T) { return -1; } }
+using namespace mine;
+using namespace metal;
+kernel void k(constant float* x [[buffer(0)]], device float* out [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  out[i] = ::pow(x[i], 2.0f) + float(::exp2(half(x[i])));
+}"""
+    np.testing.assert_array_equal(run(library(text), "k"), X * X + np.exp2(X))
