@@ -77,7 +77,7 @@ def message(src: str) -> Diagnostic:
         ("float2 v = 1; out[gid] = v.¦z;", "no member named 'z' in 'float2'"),
         ("float4 v = 1; v.¦xx = float2(1);", "a component that 'xx' names twice cannot be written"),
         ("Point p; out[gid] = p.¦c;", "no member named 'c' in 'Point'"),
-        ("out[gid] = x.¦size();", "no member named 'size' in 'tensor<float, dextents<int, 1>>'"),
+        ("out[gid] = x.¦size();", "no member named 'size' in 'tensor<float, dextents<int, 1>"),
         ("float4 v = 1; out[gid] = ¦v;", "assigning to 'float' from incompatible type 'float4'"),
         ("float4 a = 1; int4 ¦b = a;", "Metal converts vectors only where it is asked to, as in int4(v)"),
         ("float2 a = 1; float3 ¦b = a;", "a float2 has 2 components, a float3 has 3"),

@@ -34,7 +34,7 @@ _INTERNAL = re.compile(r"__mw|__MW|__builtin_")
 # clang's words for the types that stand for Metal's
 _NAMES = (
     (re.compile(r"\b(?:metal::)?vec<(?:unsigned )?(\w+), ?(\d)>"), None),
-    (re.compile(r"\bmetal::tensor<"), "tensor<"),
+    (re.compile(r"\bmetal::(?=tensor)"), ""),
     (re.compile(r"\b_Float16\b"), "half"),
     (re.compile(r"\b__bf16\b"), "bfloat"),
 )
