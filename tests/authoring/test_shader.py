@@ -349,6 +349,26 @@ def test_it_is_public() -> None:
     assert metalwright.compile_shader is compile_shader
 
 
+@pytest.mark.parametrize("checked", [True, False])
+def test_members_with_values_of_their_own(checked: bool) -> None:
+    library = compile_shader(
+        """
+struct Point { int x = 3; float y = 2.5f; };
+struct Box { Point corner; int size = 1; Point both[2]; };
+kernel void k(device float* out, device const float* x, uint i [[thread_position_in_grid]]) {
+  Point p; Box b;
+  out[i] = x[i] + p.x + p.y + b.corner.x + b.both[1].y + b.size;
+}""",
+        checked=checked,
+    )
+    out, x = torch.zeros(4), torch.arange(4.0)
+    library.k(out, x)
+    assert torch.equal(out, x + 3 + 2.5 + 3 + 2.5 + 1)
+    if checked:
+        with pytest.raises(MemoryFault, match="<source>:6:12: reads element 2 of 'x'"):
+            library.k(out, torch.zeros(2))
+
+
 @pytest.mark.parametrize(
     ("macro", "kind", "value"),
     [

@@ -26,8 +26,9 @@ from metalwright.errors import (
 )
 from metalwright.msl import constants, diagnostics, repairs, signature
 from metalwright.msl.dialect import KernelDeclaration, Lowered, lower
+from metalwright.msl.inlining import inline_all
 from metalwright.msl.program import LineMap, Section, join, sources
-from metalwright.msl.verify import verify
+from metalwright.msl.verify import calls_left, verify
 
 INCLUDE = Path(__file__).parent / "include"
 _ROOT = "/metalwright"
@@ -205,6 +206,8 @@ def _compile(source: Source, part: Part | str) -> Module:
         raise diagnostics.failure(label, done.messages, LineMap(text), user)
     ir = done.output.decode()
     entries = tuple(signature.ENTRY.format(i) for i in range(len(launched)))
+    if calls_left(ir, entries):
+        ir = inline_all(ir)
     verify(label, ir, entries, user)
     lines = LineMap(source.preprocessed)
     return Module(

@@ -61,14 +61,11 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
     if (outside := _EXTERNAL.search(ir)) is not None:
         sentence = "variable {!r} is declared but not defined: a kernel has no variables outside its source"
         raise _error(RefusedSourceError, label, sentence, outside.group(1).strip('"'), user)
-    defined = {name.strip('"') for name in _DEFINED.findall(ir)}
+    for name in calls_left(ir, entries):
+        sentence = "function {!r} calls itself or is used through a pointer: kernels cannot do that"
+        raise _error(UnsupportedFeatureError, label, sentence, name, user)
     for entry in entries:
-        start = ir.index(f"@{entry}(")
-        body = ir[start : ir.index("\n}", start)].partition("\n")[2]
-        for name in _REFERENCE.findall(body):
-            if name in defined:
-                sentence = "function {!r} calls itself or is used through a pointer: kernels cannot do that"
-                raise _error(UnsupportedFeatureError, label, sentence, name, user)
+        body = _body(ir, entry)
         for pattern, sentence in (
             (_INDIRECT_CALL, "a function is called through a pointer: kernels cannot do that"),
             (
@@ -79,6 +76,17 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
             if match := pattern.search(body):
                 site, excerpt = _place(match.group(), ir, user)
                 raise UnsupportedFeatureError(label, (Diagnostic("error", sentence, site, excerpt),))
+
+
+def calls_left(ir: str, entries: tuple[str, ...]) -> list[str]:
+    """Return the functions of the program that the kernels still refer to, instead of having them inlined."""
+    defined = {name.strip('"') for name in _DEFINED.findall(ir)}
+    return [name for entry in entries for name in _REFERENCE.findall(_body(ir, entry)) if name in defined]
+
+
+def _body(ir: str, entry: str) -> str:
+    start = ir.index(f"@{entry}(")
+    return ir[start : ir.index("\n}", start)].partition("\n")[2]
 
 
 def _place(line: str, ir: str, user: Mapping[str, str]) -> tuple[Site | None, str | None]:
