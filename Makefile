@@ -13,7 +13,7 @@ MUTANTS ?= 10000
 .PHONY: help install demo test test-thirdparty lint format docs table bench wheel clean
 
 help:  ## show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 26
 
 install: $(INSTALLED)  ## set up .venv with everything
 

@@ -1,8 +1,49 @@
-"""Code that others wrote, run here. It takes minutes, so it runs only by ``make test-thirdparty``."""
+"""Code that others wrote, run here. It takes minutes, so it runs only by ``make test-thirdparty``.
+
+The suites share a scoreboard of what compiles, runs and matches.
+A test notes each kernel it meets with the ``score`` fixture; ``--scoreboard FILE`` writes the page at the end.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scoreboard import Scoreboard
+
+Score = Callable[[str, str, str, str], None]
+_board = Scoreboard()
 
 if not os.environ.get("METALWRIGHT_THIRDPARTY"):
     collect_ignore_glob = ["*"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--scoreboard", metavar="FILE", help="write the table of other projects' kernels to this page"
+    )
+
+
+@pytest.fixture
+def score(record_property: Callable[[str, object], None]) -> Score:
+    """Return a function that notes ``(suite, file, kernel, what)``: found, compiled or ran."""
+
+    def note(suite: str, file: str, kernel: str, what: str) -> None:
+        record_property("score", [suite, file, kernel, what])
+
+    return note
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call":
+        _board.add(
+            [value for name, value in report.user_properties if name == "score"], report.passed, report
+        )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path = session.config.getoption("--scoreboard")
+    if path and not hasattr(session.config, "workerinput"):
+        Path(path).write_text(_board.page())
