@@ -240,8 +240,44 @@ template <typename U, typename T> inline U cast_to(T value) {
     return static_cast<U>(value);
 }
 
-// ---- simdgroup functions that Metal has only for the parts of a complex number
+// ---- simdgroup functions of 64-bit values, bool and complex numbers: Metal moves values of up to 32 bits
 
+inline uint64_t simd_shuffle(uint64_t x, uint16_t n) {
+  return as_type<uint64_t>(metal::simd_shuffle(as_type<uint2>(x), n));
+}
+inline int64_t simd_shuffle(int64_t x, uint16_t n) {
+  return as_type<int64_t>(metal::simd_shuffle(as_type<uint2>(x), n));
+}
+inline bool simd_shuffle(bool x, uint16_t n) {
+  return metal::simd_shuffle(uint(x), n);
+}
+inline uint64_t simd_shuffle_down(uint64_t x, uint16_t n) {
+  return as_type<uint64_t>(metal::simd_shuffle_down(as_type<uint2>(x), n));
+}
+inline int64_t simd_shuffle_down(int64_t x, uint16_t n) {
+  return as_type<int64_t>(metal::simd_shuffle_down(as_type<uint2>(x), n));
+}
+inline bool simd_shuffle_down(bool x, uint16_t n) {
+  return metal::simd_shuffle_down(uint(x), n);
+}
+inline uint64_t simd_shuffle_up(uint64_t x, uint16_t n) {
+  return as_type<uint64_t>(metal::simd_shuffle_up(as_type<uint2>(x), n));
+}
+inline int64_t simd_shuffle_up(int64_t x, uint16_t n) {
+  return as_type<int64_t>(metal::simd_shuffle_up(as_type<uint2>(x), n));
+}
+inline bool simd_shuffle_up(bool x, uint16_t n) {
+  return metal::simd_shuffle_up(uint(x), n);
+}
+inline uint64_t simd_shuffle_and_fill_up(uint64_t x, uint64_t filling, uint16_t delta) {
+  return as_type<uint64_t>(metal::simd_shuffle_and_fill_up(as_type<uint2>(x), as_type<uint2>(filling), delta));
+}
+inline int64_t simd_shuffle_and_fill_up(int64_t x, int64_t filling, uint16_t delta) {
+  return as_type<int64_t>(metal::simd_shuffle_and_fill_up(as_type<uint2>(x), as_type<uint2>(filling), delta));
+}
+inline bool simd_shuffle_and_fill_up(bool x, bool filling, uint16_t delta) {
+  return metal::simd_shuffle_and_fill_up(uint(x), uint(filling), delta);
+}
 inline complex64_t simd_shuffle(complex64_t z, uint16_t lane) {
   return {metal::simd_shuffle(z.real, lane), metal::simd_shuffle(z.imag, lane)};
 }
