@@ -20,7 +20,7 @@ class Unit:
         before: headers that have to stand before it.
         kernels: host name, template and its arguments of each kernel; a template without arguments is a plain kernel.
         constants: values of function constants.
-        text: more source, before the instantiations.
+        text: more source, before the header that is under test.
     """
 
     file: str
@@ -31,8 +31,8 @@ class Unit:
 
     @property
     def source(self) -> str:
-        lines = [f'#include "{KERNELS}/{name}"' for name in (*self.before, self.file)]
-        lines.append(self.text)
+        lines = [f'#include "{KERNELS}/{name}"' for name in self.before]
+        lines += [self.text, f'#include "{KERNELS}/{self.file}"']
         lines += [
             f'template [[host_name("{host}")]] [[kernel]] decltype({template}<{arguments}>) {template}<{arguments}>;'
             for host, template, arguments in self.kernels
@@ -55,6 +55,26 @@ def one(file: str, before: tuple[str, ...], template: str, arguments: str) -> Un
 def each(arguments: dict[str, str]) -> tuple[tuple[str, str, str], ...]:
     """Return kernels whose host name is the template's."""
     return tuple((name, name, value) for name, value in arguments.items())
+
+
+def hadamard(order: int) -> list[list[int]]:
+    """Return a Hadamard matrix by Paley's first construction: ``order - 1`` is a prime that is 3 modulo 4."""
+    q = order - 1
+    squares = {i * i % q for i in range(1, q)}
+    jacobsthal = [[0 if i == j else 1 if (i - j) % q in squares else -1 for j in range(q)] for i in range(q)]
+    skew = [[0] + [1] * q, *([-1, *row] for row in jacobsthal)]
+    return [[value + (i == j) for j, value in enumerate(row)] for i, row in enumerate(skew)]
+
+
+def radix(order: int) -> str:
+    """Return the function that MLX generates for ``hadamard_m``: a product with a Hadamard matrix, in place."""
+    sums = [
+        " ".join(f"{'+' if value > 0 else '-'} x[{j}]" for j, value in enumerate(row))
+        for row in hadamard(order)
+    ]
+    lines = [f"  float y{i} = {terms};" for i, terms in enumerate(sums)]
+    lines += [f"  x[{i}] = y{i};" for i in range(order)]
+    return "\n".join(["METAL_FUNC void hadamard_radix_m(thread float* x) {", *lines, "}"])
 
 
 ALIGNED = ((200, True), (201, True), (202, True))
@@ -208,7 +228,7 @@ ALL: tuple[Unit, ...] = (
         "hadamard.h",
         UTILS,
         each({"hadamard_n": "float,64,8,4", "hadamard_m": "float,16,12,4"}),
-        text="METAL_FUNC void hadamard_radix_m(thread float* x) { x[0] += 0; }",
+        text=radix(12),
     ),
     Unit(
         "fft.h",
