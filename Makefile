@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 MUTANTS ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-thirdparty lint format docs table bench wheel clean
+.PHONY: help install demo test test-thirdparty lint format docs table fuzz bench wheel clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 26

@@ -9,11 +9,10 @@ from __future__ import annotations
 import functools
 import importlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from metalwright.authoring import mlx_call
 from metalwright.authoring.mlx_kernel import CustomKernel, metal_kernel
 from metalwright.authoring.registry import Options, Target, register
 from metalwright.errors import ToolchainError
@@ -32,37 +31,12 @@ class EmulatedKernel:
         self._kernel = kernel
         self._make = make
 
-    def __call__(
-        self,
-        *,
-        inputs: Sequence[Any],
-        output_shapes: Sequence[Sequence[int]],
-        output_dtypes: Sequence[Any],
-        grid: Sequence[int],
-        threadgroup: Sequence[int],
-        template: Sequence[tuple[str, Any]] | None = None,
-        init_value: float | None = None,
-        verbose: bool = False,
-        stream: Any = None,
-    ) -> list[Any]:
+    def __call__(self, **call: Any) -> list[Any]:
+        """Take the arguments of :meth:`CustomKernel.__call__`."""
         active = _active.get()
         if not active:
-            return self._theirs(
-                inputs=inputs,
-                output_shapes=output_shapes,
-                output_dtypes=output_dtypes,
-                grid=grid,
-                threadgroup=threadgroup,
-                template=template,
-                init_value=init_value,
-                verbose=verbose,
-                stream=stream,
-            )
-        made = self._kernel.definition
-        call = mlx_call.check(
-            made, inputs, output_shapes, output_dtypes, grid, threadgroup, template, init_value, library="mlx"
-        )
-        return self._kernel.run(call, inputs, _options(self._kernel, active[-1]), verbose)
+            return self._theirs(**call)
+        return self._kernel.variant(_options(self._kernel, active[-1]), library="mlx")(**call)
 
     def __repr__(self) -> str:
         return f"<EmulatedKernel {self._kernel.name}>"

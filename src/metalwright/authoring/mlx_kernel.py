@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ class CustomKernel:
         self.definition = definition
         self.ensure_row_contiguous = ensure_row_contiguous
         self.options = options
+        self.library: str | None = None  # whose arrays the results are, where it is not that of the inputs
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()
 
@@ -84,24 +86,26 @@ class CustomKernel:
             threadgroup,
             template,
             init_value,
-            library=None,
+            library=self.library,
         )
-        return self.run(call, inputs, self.options, verbose)
-
-    def run(self, call: Call, inputs: Sequence[Any], options: CompileOptions, verbose: bool) -> list[Any]:
-        """Run the kernel with arguments that are checked."""
-        execute = functools.partial(self._execute, call, options, verbose)
+        execute = functools.partial(self._execute, call, verbose)
         if call.library == "mlx":
             return list(mlx_arrays.without_gradient(self.name, execute, inputs))
         if torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in inputs):
             return list(WithoutGradient.apply(self.name, execute, *inputs))
         return list(execute(*inputs))
 
+    def variant(self, options: CompileOptions, library: str) -> CustomKernel:
+        """Return this kernel with other options and results of that library; it shares what is compiled."""
+        other = copy.copy(self)
+        other.options, other.library = options, library
+        return other
+
     def __repr__(self) -> str:
         made = self.definition
         return f"<CustomKernel {made.name}: {', '.join(made.input_names)} -> {', '.join(made.output_names)}>"
 
-    def _execute(self, call: Call, options: CompileOptions, verbose: bool, *inputs: Any) -> tuple[Any, ...]:
+    def _execute(self, call: Call, verbose: bool, *inputs: Any) -> tuple[Any, ...]:
         name, made = self.name, self.definition
         taken = [
             mlx_arrays.take(name, input_name, value, call.library, self.ensure_row_contiguous)
@@ -111,7 +115,7 @@ class CustomKernel:
         if verbose:
             text = mlx_source.shown(made, call.template, forms, call.dtypes)
             print(f"Generated source code for `{name}`:\n```\n{text}\n```")
-        program = self._program(call.template, forms, call.dtypes, options)
+        program = self._program(call.template, forms, call.dtypes)
         outputs = [
             mlx_arrays.make(dtype, shape, call.library, call.init_value)
             for dtype, shape in zip(call.dtypes, call.shapes, strict=True)
@@ -134,10 +138,9 @@ class CustomKernel:
         template: tuple[Template, ...],
         forms: tuple[InputForm, ...],
         dtypes: tuple[MLXType, ...],
-        options: CompileOptions,
     ) -> Program:
         # a bool equals an int in a dict, but makes another template
-        key = (tuple((*pair, type(pair[1])) for pair in template), forms, dtypes, options)
+        key = (tuple((*pair, type(pair[1])) for pair in template), forms, dtypes, self.options)
         with self._lock:
             program = self._programs.get(key)
             if program is None:
@@ -151,7 +154,9 @@ class CustomKernel:
                         f"kernel {made.name!r}: a kernel has at most {_MOST_BUFFERS} buffers, got {count} (inputs, "
                         "outputs, and each shape, strides and ndim)"
                     )
-                module = compile_msl(mlx_source.sections(made, template, forms, dtypes), options, made.name)
+                module = compile_msl(
+                    mlx_source.sections(made, template, forms, dtypes), self.options, made.name
+                )
                 name = mlx_source.entry_name(made, template, forms, dtypes)
                 program = self._programs[key] = load(module, name)
             return program

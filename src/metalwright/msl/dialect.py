@@ -7,7 +7,7 @@ Address spaces are erased (``constant`` becomes ``const``), attributes are recor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metalwright.msl import constants, lanes, overloads, rules
@@ -19,13 +19,13 @@ from metalwright.msl.attributes import (
     THREAD_ATTRIBUTES,
 )
 from metalwright.msl.edits import Edits
+from metalwright.msl.grammar import TokenText
 from metalwright.msl.refused import NOT_IN_METAL, REFUSED, UNSUPPORTED
 from metalwright.msl.tokens import Token, tokenize
 
 _ADDRESS_SPACES = frozenset({"device", "constant", "thread", "threadgroup"})
 _BUFFER_SPACES = frozenset({"device", "constant"})
 _QUALIFIERS = frozenset({"const", "constexpr", "static", "volatile", "inline"})
-_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 # attributes of GNU form that change what a type is; all others go
 _KEPT_GNU = frozenset({"aligned", "packed"})
 _BEFORE_A_STATEMENT = frozenset(["", ";", "{", "}", ")", ":", "static", "else"])
@@ -34,7 +34,6 @@ _FLOATING = re.compile(
     r"|\d[\d']*\.?(?:[eE][+-]?\d+)|\d[\d']*\.|\d[\d']*(?=[hH]$|bf$|BF$)))(?P<suffix>|[fF]|[hH]|bf|BF)$"
 )
 _STRING = re.compile(r'"([^"]*)"')
-_LONGEST_TEMPLATE_ARGUMENTS = 4096  # tokens; past that, a '<' is taken for a comparison
 # the headers of some libraries ask for what Metal keeps for its own: derived classes, for one
 _INTERNALS = re.compile(r"^\s*#\s*pragma\s+METAL\s+internals\s*:\s*enable\b", re.MULTILINE)
 # of the compiler's builtin functions, those that only compute: numbers in, a number out
@@ -87,20 +86,6 @@ def _text(literals: str) -> str:
     return "".join(_STRING.findall(literals))
 
 
-def _closing_brackets(tokens: list[Token]) -> dict[int, int]:
-    """Return, for each bracket that is closed, the index of the one that closes it."""
-    pairs: dict[int, int] = {}
-    opened: list[int] = []
-    for index, token in enumerate(tokens):
-        if token.kind != "mark":
-            continue
-        if token.text in _OPEN:
-            opened.append(index)
-        elif token.text in _CLOSE and opened:
-            pairs[opened.pop()] = index
-    return pairs
-
-
 class _Lowering:
     def __init__(self, text: str, given: Mapping[str | int, constants.Value]) -> None:
         self.text = text
@@ -108,10 +93,9 @@ class _Lowering:
         self.kernel_bodies: set[int] = set()  # offsets of the braces that open them
         self.constants: dict[str, bool] = {}  # each function constant, and whether it has a value
         self.asked: set[str] = set()  # those that is_function_constant_defined looks at
-        self.tokens = [
-            t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")
-        ]
-        self.brackets = _closing_brackets(self.tokens)
+        self.source = TokenText(
+            [t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")]
+        )
         self.edits = Edits()
         self.errors: list[tuple[int, str, bool]] = []
         self.kernels: list[KernelDeclaration] = []
@@ -120,18 +104,22 @@ class _Lowering:
         self.variables: list[tuple[str, int]] = []
         self.instantiations: list[tuple[int, int]] = []  # offsets of those that make kernels
         # the rules of Metal hold for the source as it is written
-        self.written = self.tokens, self.brackets
+        self.written = self.source
         self.drop_overloads()
-        for start, end, new in lanes.edits(self.tokens, self.brackets):
+        for start, end, new in lanes.edits(self.tokens, self.source.brackets):
             self.edits.replace(start, end, new)
 
     # -- small steps over tokens ------------------------------------------------------------------------------
 
+    @property
+    def tokens(self) -> Sequence[Token]:
+        return self.source.tokens
+
     def word(self, index: int) -> str:
-        return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
+        return self.source.text(index)
 
     def is_word(self, index: int) -> bool:
-        return 0 <= index < len(self.tokens) and self.tokens[index].kind == "word"
+        return self.source.is_word(index)
 
     def is_attribute(self, index: int) -> bool:
         return self.word(index) == "[" and self.word(index + 1) == "["
@@ -149,30 +137,11 @@ class _Lowering:
 
     def closing(self, index: int) -> int:
         """Return the index of the bracket that closes the one at ``index`` (the last token if none does)."""
-        return self.brackets.get(index, len(self.tokens) - 1)
-
-    def closing_angle(self, index: int) -> int:
-        """Return the index of the ``>`` that closes template arguments, or -1 where these are none."""
-        depth = 0
-        i = index
-        while i < min(index + _LONGEST_TEMPLATE_ARGUMENTS, len(self.tokens)):
-            text = self.tokens[i].text
-            if text == "<":
-                depth += 1
-            elif text == ">":
-                depth -= 1
-                if depth == 0:
-                    return i
-            elif text in ("(", "[", "{"):
-                i = self.closing(i)
-            elif text in (";", "}", ")"):
-                return -1
-            i += 1
-        return -1
+        return min(self.source.closing(index), len(self.tokens) - 1)
 
     def drop_overloads(self) -> None:
         """Leave out the functions that are duplicates once address spaces are erased."""
-        found = overloads.find(self.tokens, self.brackets)
+        found = overloads.find(self.tokens, self.source.brackets)
         for index, name in found.differing:
             self.error(
                 index,
@@ -187,8 +156,7 @@ class _Lowering:
             self.blank(index, index)
             gone.add(index)
         if gone:
-            self.tokens = [token for index, token in enumerate(self.tokens) if index not in gone]
-            self.brackets = _closing_brackets(self.tokens)
+            self.source = TokenText([token for index, token in enumerate(self.tokens) if index not in gone])
 
     # -- the walk ---------------------------------------------------------------------------------------------
 
@@ -211,9 +179,9 @@ class _Lowering:
 
     def check_rules(self) -> None:
         internals = _INTERNALS.search(self.text) is not None
-        tokens, brackets = self.written
+        tokens = self.written.tokens
         bodies = frozenset(i for i, token in enumerate(tokens) if token.offset in self.kernel_bodies)
-        for index, sentence in rules.check(tokens, brackets, bodies, internals):
+        for index, sentence in rules.check(self.written, bodies, internals):
             self.errors.append((tokens[min(index, len(tokens) - 1)].offset, sentence, False))
 
     def step(self, index: int) -> int:
@@ -487,7 +455,7 @@ class _Lowering:
         angle = first
         while angle < stop and self.word(angle) != "<":
             angle += 1
-        close = self.closing_angle(angle)
+        close = self.source.closing_angle(angle)
         if close < 0:
             return i
         name = self.word(angle - 1)
@@ -533,7 +501,7 @@ class _Lowering:
     ) -> tuple[KernelParameter, ...] | None:
         """Return a kernel's parameters; None where one has no attribute, and need not be ``attributed``."""
         found: list[KernelParameter] = []
-        pieces = self.split(opening + 1, closing)
+        pieces = self.source.split(opening + 1, closing)
         taken: dict[str, set[int]] = {name: set() for name in NUMBERED}
         for first, last in pieces:
             for name, value in self.attributes_in(first, last).items():
@@ -593,22 +561,6 @@ class _Lowering:
             i += 1
         return found
 
-    def split(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the pieces between commas that stand outside brackets and template arguments."""
-        pieces: list[tuple[int, int]] = []
-        start = i = first
-        while i < last:
-            text = self.word(i)
-            if text in _OPEN:
-                i = self.closing(i)
-            elif text == "<" and (close := self.closing_angle(i)) >= 0:
-                i = close
-            elif text == ",":
-                pieces.append((start, i))
-                start = i + 1
-            i += 1
-        return [*pieces, (start, last)] if start < last else pieces
-
     def lower_inside(self, first: int, last: int) -> None:
         """Lower the parameters of a kernel: their attributes are already read."""
         i = first
@@ -650,7 +602,7 @@ class _Lowering:
             i += 1
         while self.is_word(i) or self.word(i) == "::":
             if self.word(i + 1) == "<":
-                close = self.closing_angle(i + 1)
+                close = self.source.closing_angle(i + 1)
                 if close < 0:
                     return None
                 i = close

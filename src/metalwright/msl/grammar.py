@@ -36,6 +36,7 @@ PLAIN_TYPES = frozenset(
     ]
 )
 _OPEN = frozenset("([{")
+_CLOSE = frozenset(")]}")
 _LONGEST_TEMPLATE_ARGUMENTS = 4096  # tokens; past that, a '<' is taken for a comparison
 
 
@@ -62,10 +63,10 @@ class Declarator:
 class TokenText:
     """Tokens with what is needed to step over them."""
 
-    def __init__(self, tokens: Sequence[Token], brackets: dict[int, int]) -> None:
+    def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
-        self.brackets = brackets
-        self.opening = {closing: opening for opening, closing in brackets.items()}
+        self.brackets = _closing_brackets(tokens)
+        self.opening = {closing: opening for opening, closing in self.brackets.items()}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -120,6 +121,20 @@ class TokenText:
                 start = i + 1
             i += 1
         return [*pieces, (start, min(i, last))] if start < last else pieces
+
+
+def _closing_brackets(tokens: Sequence[Token]) -> dict[int, int]:
+    """Return, for each bracket that is closed, the index of the one that closes it."""
+    pairs: dict[int, int] = {}
+    opened: list[int] = []
+    for index, token in enumerate(tokens):
+        if token.kind != "mark":
+            continue
+        if token.text in _OPEN:
+            opened.append(index)
+        elif token.text in _CLOSE and opened:
+            pairs[opened.pop()] = index
+    return pairs
 
 
 @dataclass(frozen=True)

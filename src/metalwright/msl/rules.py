@@ -34,21 +34,18 @@ _LIBRARY_NAMES = frozenset({"frexp", "modf", "sincos", "fract", "swap", "max", "
 _DEEPEST = 100  # nested brackets; past that, clang says what it thinks of the source
 
 
-def check(
-    tokens: Sequence[Token], brackets: dict[int, int], kernel_bodies: frozenset[int], internals: bool
-) -> list[Mistake]:
+def check(source: TokenText, kernel_bodies: frozenset[int], internals: bool) -> list[Mistake]:
     """Return the mistakes in a source, by the index of a token.
 
     Args:
-        tokens: the source without spaces, comments and directives.
-        brackets: for each opening bracket that is closed, the one that closes it.
+        source: the tokens without spaces, comments and directives.
         kernel_bodies: the indices of the braces that open kernels.
         internals: whether the source asks for what Metal keeps for its own headers (``#pragma METAL internals``).
     """
-    if _deepest(tokens) > _DEEPEST:
+    if _deepest(source.tokens) > _DEEPEST:
         return []
-    walk = _Walk(TokenText(tokens, brackets), kernel_bodies, internals)
-    walk.declarations(0, len(tokens), "namespace")
+    walk = _Walk(source, kernel_bodies, internals)
+    walk.declarations(0, len(source), "namespace")
     walk.check_calls()
     return walk.mistakes + bare_pointers(walk.source, walk.types - walk.template_names)
 
