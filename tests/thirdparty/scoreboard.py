@@ -61,13 +61,16 @@ class Scoreboard:
 def _row(file: str, kernels: dict[str, _Kernel]) -> str:
     compiled = [name for name, kernel in kernels.items() if kernel.seen & {"compiled", "ran"}]
     ran = [name for name, kernel in kernels.items() if "ran" in kernel.seen]
-    misses = []
+    misses: dict[str, list[str]] = {}
     for name, kernel in kernels.items():
         if kernel.failures:
-            misses.append(f"`{name}`: fails in `{kernel.failures[0]}`")
+            misses.setdefault(f"fails in `{kernel.failures[0]}`", []).append(name)
         elif name not in compiled:
-            misses.append(f"`{name}`: not compiled")
+            misses.setdefault("no test compiles", []).append(name)
         elif name not in ran:
-            misses.append(f"`{name}`: compiled, no test launches it yet")
+            misses.setdefault("no test launches", []).append(name)
+    listed = "; ".join(
+        f"{cause}: {', '.join(f'`{name}`' for name in names)}" for cause, names in misses.items()
+    )
     matching = sum(1 for name in ran if not kernels[name].failures)
-    return f"| `{file}` | {len(kernels)} | {len(compiled)} | {len(ran)} | {matching} | {'; '.join(misses)} |"
+    return f"| `{file}` | {len(kernels)} | {len(compiled)} | {len(ran)} | {matching} | {listed} |"
