@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,6 +121,22 @@ def test_users_files_do_not_stand_in_for_the_childs_modules(
         child().kill()
         child().wait()
     assert builds(11.5)
+
+
+def test_the_child_has_the_package_of_its_parent(tmp_path: Path) -> None:
+    """Also where another version is installed: here a copy that answers differently is on the parent's path."""
+    copy = tmp_path / "metalwright"
+    shutil.copytree(Path(metalwright.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / "engine" / "codegen.py").open("a") as file:
+        file.write("\nraise ImportError('this is the copy')\n")
+    code = (
+        "import torch, metalwright; metalwright.compile_shader("
+        f"{TEXT.replace('SCALE', '3.5')!r}).k(torch.zeros(1))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "METALWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode != 0
+    assert "this is the copy" in done.stderr
 
 
 def test_the_child_ends_with_its_process() -> None:

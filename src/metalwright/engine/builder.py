@@ -16,16 +16,25 @@ import sys
 import tempfile
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from metalwright.engine.types import Build, Module
 from metalwright.errors import MetalwrightError, ToolchainError
 
-# isolated and with the parent's path last: that may hold folders of users, who name their files as they like
-_PROGRAM = (
-    "import json, sys; sys.path += json.loads(sys.argv[1]); "
-    "from metalwright.engine.builder import serve; serve()"
-)
+# Isolated and with the parent's path last: that may hold folders of users, who name their files as they like. The
+# package is the parent's own, of which another version may be installed.
+_PROGRAM = """
+import importlib.util, json, sys
+package, path = json.loads(sys.argv[1])
+sys.path += path
+spec = importlib.util.spec_from_file_location("metalwright", package)
+sys.modules["metalwright"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["metalwright"])
+from metalwright.engine.builder import serve
+serve()
+"""
+_PACKAGE = Path(__file__).parents[1] / "__init__.py"
 _ASSERTION = re.compile(r"Assertion `(?P<what>.*?)' failed|LLVM ERROR: (?P<error>.*)", re.DOTALL)
 _QUOTED_CHARACTERS = 300
 
@@ -98,7 +107,7 @@ def _start() -> _Child:
     messages = tempfile.TemporaryFile()  # noqa: SIM115 - read when the child has died
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
+            [sys.executable, "-I", "-c", _PROGRAM, json.dumps([str(_PACKAGE), sys.path])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=messages,
