@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from metalwright.msl import constants, lanes, overloads, rules
+from metalwright.msl import constants, overloads, rules, swizzles
 from metalwright.msl.attributes import (
     NUMBERED,
     OTHER_ATTRIBUTES,
@@ -106,7 +106,7 @@ class _Lowering:
         # the rules of Metal hold for the source as it is written
         self.written = self.source
         self.drop_overloads()
-        for start, end, new in lanes.edits(self.tokens, self.source.brackets):
+        for start, end, new in swizzles.edits(self.tokens, self.source.brackets):
             self.edits.replace(start, end, new)
 
     # -- small steps over tokens ------------------------------------------------------------------------------
