@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from scoreboard import Scoreboard
 
-Score = Callable[[str, str, str, str], None]
+Score = Callable[..., None]
 _board = Scoreboard()
 
 if not os.environ.get("METALWRIGHT_THIRDPARTY"):
@@ -28,19 +28,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def score(record_property: Callable[[str, object], None]) -> Score:
-    """Return a function that notes ``(suite, file, kernel, what)``: found, compiled or ran."""
+    """Return a function that notes what a test did with a kernel: found, compiled, ran, or unsupported.
 
-    def note(suite: str, file: str, kernel: str, what: str) -> None:
-        record_property("score", [suite, file, kernel, what])
+    The detail is which instantiation ran, or why a kernel is not supported.
+    """
+
+    def note(suite: str, file: str, kernel: str, what: str, detail: str = "") -> None:
+        record_property("score", [suite, file, kernel, what, detail])
 
     return note
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call":
-        _board.add(
-            [value for name, value in report.user_properties if name == "score"], report.passed, report
-        )
+        _board.add([value for name, value in report.user_properties if name == "score"], report)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -10,7 +10,8 @@ _HEAD = """# Other projects' kernels
 
 Kernels that were written for a GPU by others, compiled and run here as they are, each compared with PyTorch or NumPy
 on small shapes, ragged ones among them. Found: the kernels that a file defines. Compiled: at least one instantiation
-compiles. Run: at least one was launched by a test. Matching: every launch gave what the reference gives. No GPU was
+compiles. Run: at least one was launched by a test. Tried: the instantiations that were launched, which differ in
+template arguments or function constants. Matching: those whose every launch gave what the reference gives. No GPU was
 asked.
 
 This page is written by
@@ -21,56 +22,76 @@ METALWRIGHT_THIRDPARTY=1 python -m pytest tests/thirdparty -n 2 --scoreboard doc
 """
 
 
+_TABLE = """| file | found | compiled | run | tried | matching | not run, or not matching |
+|---|---|---|---|---|---|---|"""
+
+
 @dataclass
 class _Kernel:
     seen: set[str] = field(default_factory=set)
-    failures: list[str] = field(default_factory=list)
+    # instantiation -> whether every launch of it matched
+    tried: dict[str, bool] = field(default_factory=dict)
+    # why a launch did not match, or why there is none
+    causes: list[str] = field(default_factory=list)
+
+
+_Files = dict[str, dict[str, _Kernel]]
 
 
 @dataclass
 class Scoreboard:
     """Collects what tests noted of each kernel."""
 
-    kernels: dict[tuple[str, str, str], _Kernel] = field(default_factory=dict)
+    suites: dict[str, _Files] = field(default_factory=dict)
 
-    def add(self, notes: Iterable[Sequence[str]], passed: bool, report: Any) -> None:
+    def add(self, notes: Iterable[Sequence[str]], report: Any) -> None:
         """Add the notes of one test."""
-        for suite, file, name, what in notes:
-            kernel = self.kernels.setdefault((suite, file, name), _Kernel())
+        for suite, file, name, what, detail in notes:
+            kernel = self.suites.setdefault(suite, {}).setdefault(file, {}).setdefault(name, _Kernel())
             kernel.seen.add(what)
-            if what == "ran" and not passed:
-                kernel.failures.append(report.nodeid.rsplit("::", 1)[-1])
+            if what == "unsupported":
+                kernel.causes.append(f"not supported: {detail}")
+            elif what == "ran":
+                kernel.tried[detail] = kernel.tried.get(detail, True) and report.passed
+                if not report.passed:
+                    kernel.causes.append(_cause(report))
 
     def page(self) -> str:
         """Return the page, in Markdown."""
-        parts = [_HEAD]
-        for suite in sorted({suite for suite, _, _ in self.kernels}):
-            files: dict[str, dict[str, _Kernel]] = {}
-            for (owner, file, name), kernel in sorted(self.kernels.items()):
-                if owner == suite:
-                    files.setdefault(file, {})[name] = kernel
-            rows = [_row(file, kernels) for file, kernels in files.items()]
-            table = [
-                "| file | found | compiled | run | matching | not run, or not matching |",
-                "|---|---|---|---|---|---|",
-            ]
-            parts.append("\n".join([f"## {suite}\n", *table, *rows]) + "\n")
-        return "\n".join(parts)
+        return "\n".join([_HEAD, *(_section(suite, files) for suite, files in sorted(self.suites.items()))])
+
+
+def _cause(report: Any) -> str:
+    # an expected failure tells its reason
+    return getattr(report, "wasxfail", "") or f"fails in `{report.nodeid.rsplit('::', 1)[-1]}`"
+
+
+def _section(suite: str, files: _Files) -> str:
+    outcomes = [
+        outcome
+        for kernels in files.values()
+        for kernel in kernels.values()
+        for outcome in kernel.tried.values()
+    ]
+    matching = f"Of {len(outcomes)} instantiations tried, {sum(outcomes)} match."
+    rows = "\n".join(_row(file, kernels) for file, kernels in sorted(files.items()))
+    return f"## {suite}\n\n{matching}\n\n{_TABLE}\n{rows}\n"
 
 
 def _row(file: str, kernels: dict[str, _Kernel]) -> str:
-    compiled = [name for name, kernel in kernels.items() if kernel.seen & {"compiled", "ran"}]
-    ran = [name for name, kernel in kernels.items() if "ran" in kernel.seen]
     misses: dict[str, list[str]] = {}
-    for name, kernel in kernels.items():
-        if kernel.failures:
-            misses.setdefault(f"fails in `{kernel.failures[0]}`", []).append(name)
-        elif name not in compiled:
+    for name, kernel in sorted(kernels.items()):
+        if kernel.causes:
+            misses.setdefault(kernel.causes[0], []).append(name)
+        elif not kernel.seen & {"compiled", "ran"}:
             misses.setdefault("no test compiles", []).append(name)
-        elif name not in ran:
+        elif "ran" not in kernel.seen:
             misses.setdefault("no test launches", []).append(name)
     listed = "; ".join(
         f"{cause}: {', '.join(f'`{name}`' for name in names)}" for cause, names in misses.items()
     )
-    matching = sum(1 for name in ran if not kernels[name].failures)
-    return f"| `{file}` | {len(kernels)} | {len(compiled)} | {len(ran)} | {matching} | {listed} |"
+    compiled = sum(1 for kernel in kernels.values() if kernel.seen & {"compiled", "ran"})
+    ran = sum(1 for kernel in kernels.values() if "ran" in kernel.seen)
+    outcomes = [outcome for kernel in kernels.values() for outcome in kernel.tried.values()]
+    numbers = (len(kernels), compiled, ran, len(outcomes), sum(outcomes))
+    return f"| `{file}` | {' | '.join(map(str, numbers))} | {listed} |"

@@ -62,8 +62,8 @@ class Bench:
 
     def run(self, unit: Unit, host: str, *arguments: Any, threads: Any, group: Any) -> None:
         """Launch a kernel; ``threads`` are those of the whole grid."""
-        template = next(template for name, template, _ in unit.kernels if name == host)
-        self.score("MLX", unit.file, template, "ran")
+        template, values = next((template, values) for name, template, values in unit.kernels if name == host)
+        self.score("MLX", unit.file, template, "ran", f"{values} {unit.constants}")
         self.library(unit)[host](*arguments, threads=threads, group_size=group)
 
 
