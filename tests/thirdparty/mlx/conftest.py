@@ -16,7 +16,7 @@ import metalwright
 
 PIN = "mlx-metal==0.32.4"
 _PLATFORM = "macosx_15_0_arm64"
-_libraries: dict[Unit, metalwright.ShaderLibrary] = {}
+_libraries: dict[tuple[Unit, bool], metalwright.ShaderLibrary] = {}
 
 
 @pytest.fixture(scope="session")
@@ -53,18 +53,20 @@ class Bench:
         self.headers = headers
         self.score = score
 
-    def library(self, unit: Unit) -> Any:
-        if unit not in _libraries:
-            _libraries[unit] = metalwright.compile_shader(
-                unit.source, include_dirs=[self.headers], constants=dict(unit.constants)
+    def library(self, unit: Unit, checked: bool = True) -> Any:
+        if (unit, checked) not in _libraries:
+            _libraries[unit, checked] = metalwright.compile_shader(
+                unit.source, include_dirs=[self.headers], constants=dict(unit.constants), checked=checked
             )
-        return _libraries[unit]
+        return _libraries[unit, checked]
 
-    def run(self, unit: Unit, host: str, *arguments: Any, threads: Any, group: Any) -> None:
+    def run(
+        self, unit: Unit, host: str, *arguments: Any, threads: Any, group: Any, checked: bool = True
+    ) -> None:
         """Launch a kernel; ``threads`` are those of the whole grid."""
         template, values = next((template, values) for name, template, values in unit.kernels if name == host)
         self.score("MLX", unit.file, template, "ran", f"{values} {unit.constants}")
-        self.library(unit)[host](*arguments, threads=threads, group_size=group)
+        self.library(unit, checked)[host](*arguments, threads=threads, group_size=group)
 
 
 @pytest.fixture
