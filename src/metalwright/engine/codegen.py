@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 
 from metalwright import toolchain
 from metalwright.engine import cache
-from metalwright.engine.passes import indices
+from metalwright.engine.passes import indices, text
 from metalwright.engine.passes.prepare import prepare, strip_targets
 from metalwright.engine.target import identity, target_machine
 from metalwright.engine.types import Build, Module
@@ -30,6 +30,7 @@ _EXPORTED = ("mw_run", "__mw_private_sizes")
 def generate(module: Module, symbol: str) -> Build:
     """Return the machine code of a kernel."""
     machine = target_machine()
+    module = replace(module, text="\n".join(text.alone(module.text.splitlines(), symbol)))
     if module.checked:
         module = replace(module, text=_in_registers(module))
     prepared = prepare(module, symbol)

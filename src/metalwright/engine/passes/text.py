@@ -42,6 +42,17 @@ def functions(lines: list[str]) -> list[Function]:
     return found
 
 
+def alone(lines: list[str], name: str) -> list[str]:
+    """Return a module without the functions other than the one of this name, which calls none of them."""
+    kept: list[str] = []
+    position = 0
+    for function in functions(lines):
+        if function.name != name:
+            kept += lines[position : function.first]
+            position = function.last + 1
+    return [*kept, *lines[position:]]
+
+
 def split_arguments(text: str) -> list[str]:
     """Split at the commas that stand outside brackets and quotes."""
     parts: list[str] = []
