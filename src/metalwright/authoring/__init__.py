@@ -11,11 +11,11 @@ warnings.filterwarnings("ignore", message=rf"coreai-torch has only been validate
 
 from coreai.authoring import MetalParameter  # noqa: E402
 
-from metalwright.authoring import mlx_emulate as _mlx  # noqa: E402,F401  (registers emulate("mlx"))
 from metalwright.authoring import torch_emulate as _torch_emulate  # noqa: E402,F401  (registers emulate("torch"))
 from metalwright.authoring.emulate import emulate  # noqa: E402
 from metalwright.authoring.kernel import MetalKernel  # noqa: E402
-from metalwright.authoring.mlx_kernel import CustomKernel, metal_kernel  # noqa: E402
+from metalwright.authoring.mlx import emulate as _mlx_emulate  # noqa: E402,F401  (registers emulate("mlx"))
+from metalwright.authoring.mlx.kernel import CustomKernel, metal_kernel  # noqa: E402
 from metalwright.authoring.run import Execution, execute, launch  # noqa: E402
 from metalwright.authoring.shader import ShaderKernel, ShaderLibrary, compile_shader  # noqa: E402
 from metalwright.authoring.textures import Texture  # noqa: E402

@@ -10,11 +10,20 @@ from typing import Any
 
 import torch
 
-from metalwright.authoring import definition, kernel_log, mlx_arrays, mlx_call, mlx_source, names
-from metalwright.authoring.mlx_arrays import Input
-from metalwright.authoring.mlx_call import Call
-from metalwright.authoring.mlx_source import Definition, InputForm, Template
-from metalwright.authoring.mlx_types import MLXType
+from metalwright.authoring import definition, kernel_log, names
+from metalwright.authoring.mlx import arrays
+from metalwright.authoring.mlx.arrays import Input
+from metalwright.authoring.mlx.call import Call, check
+from metalwright.authoring.mlx.element_types import MLXType
+from metalwright.authoring.mlx.source import (
+    Definition,
+    InputForm,
+    Template,
+    entry_name,
+    infos,
+    sections,
+    shown,
+)
 from metalwright.authoring.run import WithoutGradient
 from metalwright.engine import Buffer, Program, Scalar, load
 from metalwright.errors import ArgumentError, KernelDefinitionError, KernelFault
@@ -77,7 +86,7 @@ class CustomKernel:
             CompileError: The MSL does not compile.
             KernelFault: The kernel did something wrong while it ran (in checked mode).
         """
-        call = mlx_call.check(
+        call = check(
             self.definition,
             inputs,
             output_shapes,
@@ -90,7 +99,7 @@ class CustomKernel:
         )
         execute = functools.partial(self._execute, call, verbose)
         if call.library == "mlx":
-            return list(mlx_arrays.without_gradient(self.name, execute, inputs))
+            return list(arrays.without_gradient(self.name, execute, inputs))
         if torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in inputs):
             return list(WithoutGradient.apply(self.name, execute, *inputs))
         return list(execute(*inputs))
@@ -108,16 +117,16 @@ class CustomKernel:
     def _execute(self, call: Call, verbose: bool, *inputs: Any) -> tuple[Any, ...]:
         name, made = self.name, self.definition
         taken = [
-            mlx_arrays.take(name, input_name, value, call.library, self.ensure_row_contiguous)
+            arrays.take(name, input_name, value, call.library, self.ensure_row_contiguous)
             for input_name, value in zip(made.input_names, inputs, strict=True)
         ]
         forms = tuple(InputForm.of(value.dtype, value.shape, value.size) for value in taken)
         if verbose:
-            text = mlx_source.shown(made, call.template, forms, call.dtypes)
+            text = shown(made, call.template, forms, call.dtypes)
             print(f"Generated source code for `{name}`:\n```\n{text}\n```")
         program = self._program(call.template, forms, call.dtypes)
         outputs = [
-            mlx_arrays.make(dtype, shape, call.library, call.init_value)
+            arrays.make(dtype, shape, call.library, call.init_value)
             for dtype, shape in zip(call.dtypes, call.shapes, strict=True)
         ]
         arguments, alive = self._inputs(taken, forms)
@@ -146,7 +155,7 @@ class CustomKernel:
             if program is None:
                 made = self.definition
                 count = len(dtypes) + sum(
-                    1 + len(mlx_source.infos(made, name, form))
+                    1 + len(infos(made, name, form))
                     for name, form in zip(made.input_names, forms, strict=True)
                 )
                 if count > _MOST_BUFFERS:
@@ -154,10 +163,8 @@ class CustomKernel:
                         f"kernel {made.name!r}: a kernel has at most {_MOST_BUFFERS} buffers, got {count} (inputs, "
                         "outputs, and each shape, strides and ndim)"
                     )
-                module = compile_msl(
-                    mlx_source.sections(made, template, forms, dtypes), self.options, made.name
-                )
-                name = mlx_source.entry_name(made, template, forms, dtypes)
+                module = compile_msl(sections(made, template, forms, dtypes), self.options, made.name)
+                name = entry_name(made, template, forms, dtypes)
                 program = self._programs[key] = load(module, name)
             return program
 
@@ -169,7 +176,7 @@ class CustomKernel:
         alive: list[Any] = list(taken)
         for name, value, form in zip(self.definition.input_names, taken, forms, strict=True):
             arguments.append(value.argument(name))
-            for info in mlx_source.infos(self.definition, name, form):
+            for info in infos(self.definition, name, form):
                 layout = value.layout(info)
                 alive.append(layout)
                 arguments.append(layout.argument(f"{name}_{info}"))

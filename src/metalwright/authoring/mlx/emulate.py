@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from metalwright.authoring.mlx_kernel import CustomKernel, metal_kernel
+from metalwright.authoring.mlx.kernel import CustomKernel, metal_kernel
 from metalwright.authoring.registry import Options, Target, register
 from metalwright.errors import ToolchainError
 from metalwright.msl import CompileOptions

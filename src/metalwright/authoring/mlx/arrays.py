@@ -12,8 +12,9 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from metalwright.authoring import mlx_types, validation
-from metalwright.authoring.mlx_types import MLXType
+from metalwright.authoring import validation
+from metalwright.authoring.mlx import element_types
+from metalwright.authoring.mlx.element_types import MLXType
 from metalwright.engine import Buffer, Scalar
 from metalwright.errors import ArgumentError
 
@@ -94,7 +95,7 @@ def library(kernel: str, inputs: Sequence[Any], output_dtypes: Sequence[Any]) ->
     """
     found = {kind for value in inputs if (kind := _library_of(value)) is not None}
     if not found:
-        return mlx_types.library(output_dtypes[0]) or "numpy"
+        return element_types.library(output_dtypes[0]) or "numpy"
     if found == {"mlx", "numpy"}:
         return "mlx"
     if len(found) > 1:
@@ -113,7 +114,7 @@ def take(kernel: str, name: str, value: Any, kind: str, contiguous: bool) -> Inp
     where = f"kernel {kernel!r}: input {name!r}"
     if isinstance(value, torch.Tensor):
         return _from_torch(where, name, value, contiguous)
-    if mlx_types.is_array(value):
+    if element_types.is_array(value):
         return _from_mlx(where, value, contiguous)
     if isinstance(value, np.ndarray):
         if kind == "mlx":
@@ -142,7 +143,7 @@ def make(dtype: MLXType, shape: tuple[int, ...], library: str, init_value: float
 
 def without_gradient(kernel: str, execute: Callable[..., Any], inputs: Sequence[Any]) -> Any:
     """Execute on arrays of MLX; a derivative that is asked of the result is an error instead of a silent zero."""
-    places = [place for place, value in enumerate(inputs) if mlx_types.is_array(value)]
+    places = [place for place, value in enumerate(inputs) if element_types.is_array(value)]
 
     def run(*arrays: Any) -> Any:
         values = list(inputs)
@@ -155,7 +156,7 @@ def without_gradient(kernel: str, execute: Callable[..., Any], inputs: Sequence[
             f"kernel {kernel!r} has no derivative; give it one with mx.custom_function, as on a GPU"
         )
 
-    function = mlx_types.core().custom_function(run)
+    function = element_types.core().custom_function(run)
     for transform in (function.vjp, function.jvp, function.vmap):
         transform(refuse)
     return function(*(inputs[place] for place in places))
@@ -185,7 +186,7 @@ def _converted(value: float, dtype: MLXType) -> np.ndarray:
 
 
 def _described(values: np.ndarray) -> Input:
-    dtype = mlx_types.find(values.dtype)
+    dtype = element_types.find(values.dtype)
     assert dtype is not None
     strides = (1,) * values.ndim
     return Input(dtype, values.shape, strides, values.ctypes.data, values)
@@ -194,7 +195,7 @@ def _described(values: np.ndarray) -> Input:
 def _library_of(value: Any) -> str | None:
     if isinstance(value, torch.Tensor):
         return "torch"
-    if mlx_types.is_array(value):
+    if element_types.is_array(value):
         return "mlx"
     return "numpy" if isinstance(value, np.ndarray) else None
 
@@ -218,10 +219,10 @@ def _number(where: str, value: Any) -> np.ndarray:
 
 
 def _dtype(where: str, dtype: Any) -> MLXType:
-    found = mlx_types.find(dtype)
+    found = element_types.find(dtype)
     if found is None:
         raise ArgumentError(
-            f"{where}: dtype {dtype} does not exist in a kernel; expected one of {mlx_types.SUPPORTED}"
+            f"{where}: dtype {dtype} does not exist in a kernel; expected one of {element_types.SUPPORTED}"
         )
     return found
 
@@ -260,7 +261,7 @@ def _from_numpy(where: str, name: str, value: np.ndarray, contiguous: bool, name
 
 
 def _from_mlx(where: str, value: Any, contiguous: bool) -> Input:
-    mx = mlx_types.core()
+    mx = element_types.core()
     _dtype(where, value.dtype)
     named = value.dtype
     try:
@@ -278,7 +279,7 @@ def _from_mlx(where: str, value: Any, contiguous: bool) -> Input:
 
 
 def _to_mlx(value: np.ndarray) -> Any:
-    mx = mlx_types.core()
+    mx = element_types.core()
     if value.dtype == _BFLOAT16:
         return mx.array(value.view(np.uint16)).view(mx.bfloat16)
     return mx.array(value)

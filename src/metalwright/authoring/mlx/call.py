@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from metalwright.authoring import mlx_arrays, mlx_types, names, validation
-from metalwright.authoring.mlx_source import Definition, Template
-from metalwright.authoring.mlx_types import MLXType
+from metalwright.authoring import names, validation
+from metalwright.authoring.mlx import arrays, element_types
+from metalwright.authoring.mlx.element_types import MLXType
+from metalwright.authoring.mlx.source import Definition, Template
 from metalwright.authoring.validation import Size3
 from metalwright.errors import ArgumentError
 
@@ -60,7 +61,7 @@ def check(
     shapes = tuple(_shape(name, *pair) for pair in zip(outputs, output_shapes, strict=True))
     dtypes = tuple(_dtype(definition, *pair) for pair in zip(outputs, output_dtypes, strict=True))
     for output, dtype in zip(outputs, dtypes, strict=True):
-        if init_value is not None and (problem := mlx_arrays.initial_problem(init_value, dtype)):
+        if init_value is not None and (problem := arrays.initial_problem(init_value, dtype)):
             raise ArgumentError(f"kernel {name!r}: init_value: {problem} (output {output!r})")
     return Call(
         shapes,
@@ -70,16 +71,16 @@ def check(
         (min(x, threads[0]), min(y, threads[1]), min(z, threads[2])),
         _template(name, template),
         init_value,
-        library or mlx_arrays.library(name, inputs, output_dtypes),
+        library or arrays.library(name, inputs, output_dtypes),
     )
 
 
 def _dtype(definition: Definition, output: str, value: Any) -> MLXType:
     where = f"kernel {definition.name!r}: output {output!r}"
-    found = mlx_types.find(value)
+    found = element_types.find(value)
     if found is None:
         raise ArgumentError(
-            f"{where}: output_dtypes: expected a dtype of MLX, PyTorch or NumPy among {mlx_types.SUPPORTED}, "
+            f"{where}: output_dtypes: expected a dtype of MLX, PyTorch or NumPy among {element_types.SUPPORTED}, "
             f"got {value!r}"
         )
     if definition.atomic_outputs and not found.atomic:
@@ -135,7 +136,7 @@ def _template_value(where: str, value: Any) -> MLXType | int | bool:
         if not _INT32.min <= value <= _INT32.max:
             raise ArgumentError(f"{where}: {value} does not fit in MSL's int")
         return int(value)
-    found = mlx_types.find(value)
+    found = element_types.find(value)
     if found is None:
         raise ArgumentError(f"{where}: expected a dtype, an int or a bool, got {value!r}")
     return found

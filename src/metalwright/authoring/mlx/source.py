@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from metalwright.authoring.mlx_types import MLXType
+from metalwright.authoring.mlx.element_types import MLXType
 from metalwright.authoring.source import open_ending
 from metalwright.errors import CompileError, Diagnostic, Site
 from metalwright.msl import Section
@@ -110,7 +110,7 @@ def shown(
 @functools.cache
 def utilities() -> str:
     """Return the text that stands before every kernel."""
-    return (Path(__file__).parent / "mlx_utils.metal").read_text("utf-8")
+    return (Path(__file__).parent / "utils.metal").read_text("utf-8")
 
 
 def _frame(

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from metalwright import metal_kernel
-from metalwright.authoring import emulate, intercept, mlx_kernel
+from metalwright.authoring import emulate, intercept
+from metalwright.authoring.mlx import kernel as mlx_kernel
 from metalwright.errors import ArgumentError, KernelDefinitionError, MemoryFault, ToolchainError
 
 mx = pytest.importorskip("mlx.core", reason="MLX is not installed (pip install 'mlx[cpu]' on Linux)")
@@ -366,7 +367,7 @@ def test_wrong_definitions_and_arguments_are_value_errors_as_in_mlx() -> None:
 
 def test_an_mlx_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """``pip install mlx`` on Linux brings no back-end."""
-    from metalwright.authoring import mlx_emulate
+    from metalwright.authoring.mlx import emulate as mlx_emulate
 
     def fail(name: str) -> Any:
         raise ImportError("libmlx.so: cannot open shared object file")

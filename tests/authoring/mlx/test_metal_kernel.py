@@ -19,7 +19,8 @@ from metalwright import (
     MemoryFault,
     metal_kernel,
 )
-from metalwright.authoring import CustomKernel, mlx_source
+from metalwright.authoring import CustomKernel
+from metalwright.authoring.mlx.source import utilities
 
 COPY = "uint i = thread_position_in_grid.x; out[i] = inp[i];"
 
@@ -816,11 +817,11 @@ def test_verbose_prints_what_is_generated(capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_utilities_need_no_preprocessor() -> None:
     """It costs a process for each kernel."""
-    assert "#" not in mlx_source.utilities()
+    assert "#" not in utilities()
 
 
 def test_one_program_serves_equal_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    from metalwright.authoring import mlx_kernel
+    from metalwright.authoring.mlx import kernel as mlx_kernel
 
     compiled: list[str] = []
     monkeypatch.setattr(

@@ -1,0 +1,1 @@
+"""Kernels that are defined and called as MLX has them."""
