@@ -35,7 +35,12 @@ def tensor(element: str, rank: int, name: str, index: int, space: str = "device"
 
 @functools.cache
 def body(
-    src: str, *parameters: str, helper: str = "", checked: bool = True, math_mode: str = "safe"
+    src: str,
+    *parameters: str,
+    helper: str = "",
+    checked: bool = True,
+    math_mode: str = "safe",
+    recursion: int = 0,
 ) -> Program:
     """Compile a kernel from the statements of its body, which diagnostics know as ``k.src``."""
     head = f"[[kernel]] void k({', '.join(parameters)}) {{"
@@ -46,7 +51,7 @@ def body(
         Section(src, FILE),
         Section("}"),
     )
-    return load(compile_msl(sections, CompileOptions(math_mode, checked), "k"))
+    return load(compile_msl(sections, CompileOptions(math_mode, checked, recursion=recursion), "k"))
 
 
 @functools.cache

@@ -149,3 +149,19 @@ def test_what_is_no_argument(text, message):
 
     with pytest.raises(ArgumentError, match=message):
         parse(text)
+
+
+def test_functions_that_call_themselves_need_leave(command, tmp_path):
+    path = tmp_path / "sum.metal"
+    path.write_text(
+        "int sum(int n) {\n  return n < 1 ? 0 : n + sum(n - 1);\n}\nkernel void k(device int* x) { x[0] = sum(x[0]); }\n"
+    )
+    done = command("compile", str(path))
+    assert done.code == 1 and f"{path}:2:26: error" in done.err and "--recursion N" in done.err
+    assert command("compile", str(path), "--recursion", "5").code == 0
+    values = tmp_path / "values.npy"
+    np.save(values, np.array([4], np.int32))
+    done = command("run", str(path), "--recursion", "5", "--arg", str(values))
+    assert done.code == 0 and "10" in done.out, done.err
+    done = command("run", str(path), "--recursion", "4", "--arg", str(values), "--threads", "1")
+    assert done.code != 0 and "function 'sum' calls itself more than 4 deep" in done.err

@@ -60,6 +60,13 @@ def test_blocks_and_where_they_lead() -> None:
     assert blocks[0].first == 1
 
 
+def test_a_first_block_with_a_label() -> None:
+    labelled = [FUNCTION[0], "_Z1fi.exit:", *FUNCTION[1:]]
+    blocks = find_blocks(labelled)
+    assert blocks[0].first == 1
+    assert [block.successors for block in blocks] == [block.successors for block in find_blocks(FUNCTION)]
+
+
 def test_a_loop_stands_together_whatever_the_text_says() -> None:
     order = list(in_order(find_blocks(FUNCTION)))
     assert order[0] == Step(0)

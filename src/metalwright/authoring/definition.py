@@ -158,12 +158,14 @@ def check_reference(name: str, torch_defn: Any, input_names: Sequence[str]) -> N
         )
 
 
-def option_problem(math_mode: object, checked: object) -> str | None:
+def option_problem(math_mode: object, checked: object, recursion: object = 0) -> str | None:
     """Say what is wrong with Metalwright's own options, or return ``None``."""
     if math_mode not in MATH_MODES:
         return f"math_mode: expected 'safe' or 'fast', got {math_mode!r}"
     if not isinstance(checked, bool):
         return f"checked: expected True or False, got {checked!r}"
+    if not isinstance(recursion, int) or isinstance(recursion, bool) or recursion < 0:
+        return f"recursion: expected how many calls may be nested, got {recursion!r}"
     return None
 
 

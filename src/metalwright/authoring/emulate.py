@@ -13,8 +13,13 @@ from metalwright.authoring.kernel import MetalKernel
 from metalwright.authoring.registry import Emulation, Options, Target, choose, register
 from metalwright.errors import ArgumentError
 
+# PyTorch's headers nest such calls two deep
+_RECURSION = 4
 
-def emulate(*names: str, checked: bool = True, math_mode: str = "safe") -> Emulation:
+
+def emulate(
+    *names: str, checked: bool = True, math_mode: str = "safe", recursion: int = _RECURSION
+) -> Emulation:
     """Execute the MSL of kernels that would otherwise need a Mac.
 
     Inside ``with metalwright.emulate():`` a call of a plain ``coreai_torch.TorchMetalKernel`` on CPU tensors runs
@@ -27,14 +32,15 @@ def emulate(*names: str, checked: bool = True, math_mode: str = "safe") -> Emula
         names: What to emulate, for example ``"coreai_torch"``; everything installed by default.
         checked: Stop at an access outside a buffer, at a barrier that not all threads meet.
         math_mode: ``"safe"`` or ``"fast"``.
+        recursion: How many calls of a function that calls itself may be nested in a shader of PyTorch's or MLX's.
 
     Raises:
         ArgumentError: A name is unknown, or an option is.
         ToolchainError: A package named here is not installed.
     """
-    if problem := definition.option_problem(math_mode, checked):
+    if problem := definition.option_problem(math_mode, checked, recursion):
         raise ArgumentError(f"emulate(): {problem}")
-    return Emulation(choose(names), Options(checked, math_mode))
+    return Emulation(choose(names), Options(checked, math_mode, recursion))
 
 
 @dataclass(frozen=True)

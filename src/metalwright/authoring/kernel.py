@@ -36,6 +36,8 @@ class MetalKernel(TorchMetalKernel):
         template_dtypes: Input name to a placeholder that stands for the input's type in ``src`` and ``helper_src``.
         math_mode: ``"safe"`` (IEEE, no reordering) or ``"fast"`` (what Metal does by default).
         checked: Stop with a ``KernelFault`` at an access outside a buffer, at a barrier that not all threads meet.
+        recursion: How many calls of a function that calls itself may be nested; such functions are refused where
+            it is 0.
 
     Attributes:
         cases: Inputs to check the kernel with: a method of a subclass, or a callable set on the object, that
@@ -62,17 +64,19 @@ class MetalKernel(TorchMetalKernel):
         *,
         math_mode: str = "safe",
         checked: bool = True,
+        recursion: int = 0,
     ) -> None:
         metal_params = definition.check_metal_params(name, metal_params)
         definition.check_names(name, input_names, result_names, metal_params)
         definition.check_texts(name, src, helper_src)
         definition.check_parameter_count(name, len(input_names), len(result_names), len(metal_params))
         definition.check_templates(name, template_dtypes, input_names)
-        if problem := definition.option_problem(math_mode, checked):
+        if problem := definition.option_problem(math_mode, checked, recursion):
             raise KernelDefinitionError(f"kernel {name!r}: {problem}")
         self.torch_defn = torch_defn
         self.math_mode = math_mode
         self.checked = checked
+        self.recursion = recursion
         with definition.translated(name):
             definition.check_reference(name, torch_defn, input_names)
             super().__init__(

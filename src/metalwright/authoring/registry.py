@@ -16,6 +16,7 @@ class Options:
 
     checked: bool
     math_mode: str
+    recursion: int
 
 
 @dataclass(frozen=True)

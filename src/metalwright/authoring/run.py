@@ -46,6 +46,7 @@ class Execution:
 class _Options(NamedTuple):
     math_mode: str
     checked: bool
+    recursion: int
 
 
 @dataclass(frozen=True)
@@ -295,6 +296,7 @@ def _options(kernel: TorchMetalKernel, math_mode: str | None, checked: bool | No
     options = _Options(
         getattr(kernel, "math_mode", "safe") if math_mode is None else math_mode,
         getattr(kernel, "checked", True) if checked is None else checked,
+        getattr(kernel, "recursion", 0),
     )
     if problem := definition.option_problem(*options):
         raise ArgumentError(f"kernel {kernel.name!r}: {problem}")
@@ -389,7 +391,9 @@ def _program(
         program = prepared.programs.get(key)
         if program is None:
             compiled = compile_msl(
-                source.sections(kernel, inputs, results), CompileOptions(*options), label=kernel.name
+                source.sections(kernel, inputs, results),
+                CompileOptions(**options._asdict()),
+                label=kernel.name,
             )
             program = prepared.programs[key] = load(compiled, source.entry_name(kernel))
     return program

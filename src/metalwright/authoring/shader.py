@@ -199,6 +199,7 @@ def compile_shader(
     constants: Mapping[str | int, Value] | None = None,
     math_mode: str = "safe",
     checked: bool = True,
+    recursion: int = 0,
     name: str | None = None,
 ) -> ShaderLibrary:
     """Compile a file of MSL for this CPU; the counterpart of ``torch.mps.compile_shader``.
@@ -211,6 +212,8 @@ def compile_shader(
         constants: Values of ``[[function_constant(n)]]`` declarations, by name or by number.
         math_mode: ``"safe"`` (what PyTorch compiles with) or ``"fast"``.
         checked: Stop at an access outside a buffer and the like.
+        recursion: How many calls of a function that calls itself may be nested; such functions are refused where
+            it is 0. Going deeper is a ``KernelFault``.
         name: What messages call the source; by default a file's path, or ``<source>``.
 
     Raises:
@@ -219,7 +222,7 @@ def compile_shader(
         RefusedSourceError: It reaches outside a kernel.
         ArgumentError: An option is not valid; a folder or file is not there.
     """
-    if problem := definition.option_problem(math_mode, checked):
+    if problem := definition.option_problem(math_mode, checked, recursion):
         raise ArgumentError(f"compile_shader(): {problem}")
     text, label, folders = _read(source)
     for folder in include_dirs:
@@ -235,6 +238,7 @@ def compile_shader(
         constants=constants or {},
         math_mode=math_mode,
         checked=checked,
+        recursion=recursion,
     )
     return ShaderLibrary(library)
 
@@ -248,10 +252,11 @@ def compile_text(
     constants: Mapping[str | int, Value] | None = None,
     math_mode: str = "safe",
     checked: bool = True,
+    recursion: int = 0,
 ) -> Library:
     """Compile MSL that messages call ``label``; PyTorch's headers are found after those in ``folders``."""
     roots = (*folders, str(Path(torch.__file__).parent / "include"))
-    options = CompileOptions(math_mode, checked, tuple((constants or {}).items()), roots)
+    options = CompileOptions(math_mode, checked, tuple((constants or {}).items()), roots, recursion)
     return Library((Section(defines), Section(text, label)), options, Path(label).name)
 
 

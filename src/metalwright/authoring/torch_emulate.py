@@ -103,7 +103,13 @@ def compile_shader(source: str, options: Options, label: str) -> EmulatedLibrary
     if not isinstance(source, str):
         raise TypeError(f"compile_shader(): expected MSL as str, got {type(source).__name__}")
     with _as_pytorch_raises():
-        library = shader.compile_text(source, label, checked=options.checked, math_mode=options.math_mode)
+        library = shader.compile_text(
+            source,
+            label,
+            checked=options.checked,
+            math_mode=options.math_mode,
+            recursion=options.recursion,
+        )
     return EmulatedLibrary(library)
 
 

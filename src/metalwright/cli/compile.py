@@ -18,6 +18,7 @@ def compile_(
     include: shader_options.Includes = None,
     define: shader_options.Defines = None,
     constant: shader_options.Constants = None,
+    recursion: shader_options.Recursion = None,
 ) -> None:
     """Compile a file of MSL and list its kernels and their parameters; exit code 1 if it is not right."""
     from metalwright.authoring import shader
@@ -29,6 +30,7 @@ def compile_(
                 include_dirs=include or (),
                 defines=shader_options.defines(define),
                 constants=shader_options.constants(constant),
+                recursion=recursion or 0,
             )
     except (CompileError, RefusedSourceError, UnsupportedFeatureError) as error:
         show_error(error)

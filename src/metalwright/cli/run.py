@@ -38,6 +38,7 @@ def run(
     include: shader_options.Includes = None,
     define: shader_options.Defines = None,
     constant: shader_options.Constants = None,
+    recursion: shader_options.Recursion = None,
 ) -> None:
     """Execute the MSL and print results, times and what the kernel logs, without judging them.
 
@@ -45,7 +46,9 @@ def run(
     every Metal kernel it calls executes its MSL, also one written for a Mac with coreai_torch. A kernel of a
     .metal file runs once, on the buffers given with --arg.
     """
-    dispatch = run_shader.Dispatch(arg, threads, group, threadgroup_memory, include, define, constant)
+    dispatch = run_shader.Dispatch(
+        arg, threads, group, threadgroup_memory, include, define, constant, recursion
+    )
     where = loading.parse_target(target, (".py", ".metal"))
     if where.path.suffix == ".metal":
         if shape or dtype or case:
@@ -54,7 +57,7 @@ def run(
         return
     if dispatch.given:
         raise ArgumentError(
-            "--arg, --threads, --group, --threadgroup-memory, -I, -D and --constant are for .metal files"
+            "--arg, --threads, --group, --threadgroup-memory, -I, -D, --constant and --recursion are for .metal files"
         )
     screen = console()
     found = loading.objects(where)

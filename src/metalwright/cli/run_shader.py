@@ -42,6 +42,7 @@ class Dispatch:
     include: list[Path] | None
     define: list[str] | None
     constant: list[str] | None
+    recursion: int | None
 
     @property
     def given(self) -> bool:
@@ -65,6 +66,7 @@ def run(
             constants=shader_options.constants(dispatch.constant),
             math_mode=math or "safe",
             checked=checked,
+            recursion=dispatch.recursion or 0,
         )
     kernel = _choose(path, library, name)
     arguments = [shader_args.parse(text) for text in dispatch.arguments or ()]

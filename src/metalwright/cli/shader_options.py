@@ -19,6 +19,10 @@ Constants = Annotated[
     list[str] | None,
     typer.Option("--constant", metavar="NAME=VALUE", help="A function constant's value; repeatable."),
 ]
+Recursion = Annotated[
+    int | None,
+    typer.Option("--recursion", min=0, help="How many calls of a function that calls itself may be nested."),
+]
 
 
 def defines(given: list[str] | None) -> dict[str, str | None]:

@@ -22,7 +22,7 @@ def explain(
     """Return the exception for a fault that the runtime recorded."""
     site = sites[fault.site] if fault.site < len(sites) else None
     kind = BarrierFault if fault.kind == abi.FAULT_BARRIER else MemoryFault
-    if fault.kind in (abi.FAULT_TRAP, abi.FAULT_DIVISION, abi.FAULT_LANES, abi.FAULT_SCOPE):
+    if fault.kind in (abi.FAULT_TRAP, abi.FAULT_DIVISION, abi.FAULT_LANES, abi.FAULT_SCOPE, abi.FAULT_DEPTH):
         kind = KernelFault
     return kind(
         _message(fault, module, signature, sites, arguments),
@@ -71,6 +71,9 @@ def _message(
         scope = "execution_simdgroup" if fault.object == 1 else f"execution_simdgroups<{fault.object}>"
         there = f"in a threadgroup of {fault.size} threads"
         return f"runs a tensor operation of {scope} {there}: it needs {wanted}"
+    if fault.kind == abi.FAULT_DEPTH:
+        function = module.recursive_functions[fault.object]
+        return f"function {function!r} calls itself more than {fault.size} deep, as recursion={fault.size} allows"
     names = [variable.name for variable in module.threadgroup_variables]
     parameters = {p.index: p.name for p in signature.parameters if p.kind == "threadgroup"}
     what = {

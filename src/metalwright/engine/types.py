@@ -59,6 +59,7 @@ class Module:
     those in the program, by the id that the intrinsic is called with.
     ``compiled_lines`` holds the user's lines that were changed before they were compiled, by file and number: the
     columns in the IR are theirs. ``unset_constants`` are the function constants that still need a value.
+    ``recursive_functions`` are those that call themselves, by the number that their faults have.
     """
 
     text: str
@@ -69,6 +70,7 @@ class Module:
     threadgroup_variables: tuple[ThreadgroupVariable, ...] = ()
     compiled_lines: Mapping[tuple[str, int], str] = field(default_factory=dict)
     unset_constants: tuple[str, ...] = ()
+    recursive_functions: tuple[str, ...] = ()
 
     def excerpt(self, site: Site | None) -> str | None:
         """Return the line of the user's MSL at a site."""

@@ -24,7 +24,7 @@ from metalwright.errors import (
     Site,
     UnsupportedFeatureError,
 )
-from metalwright.msl import constants, diagnostics, repairs, signature
+from metalwright.msl import constants, diagnostics, recursion, repairs, signature
 from metalwright.msl.dialect import KernelDeclaration, Lowered, lower
 from metalwright.msl.inlining import inline_all
 from metalwright.msl.program import LineMap, Section, join, sources
@@ -52,6 +52,9 @@ _CHECKED = (
     # names of files stay whole: clang would cut off what they share with the folder it is started in
     *("-gline-tables-only", "-fdebug-compilation-dir=."),
 )
+# calls that come last stay calls: a function that calls itself is found by them
+_OPTIMISED = ("-O2", "-fno-optimize-sibling-calls")
+_AS_WRITTEN = ("-Xclang", "-disable-llvm-passes")
 # what user code asks in `#if`; the other macros of Metal's headers are for the compiler (metalwright/macros.h)
 _VERSION = (
     "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_BFLOAT__=1 -D__HAVE_SIMDGROUP_MATRIX__=1 "
@@ -89,13 +92,15 @@ class CompileOptions:
     """How to compile.
 
     ``math_mode`` is ``"safe"`` or ``"fast"``; ``checked`` keeps what the checks need; ``constants`` are values of
-    function constants by name or number; files in ``include_folders`` can be included.
+    function constants by name or number; files in ``include_folders`` can be included; up to ``recursion`` calls of
+    a function that calls itself may be nested.
     """
 
     math_mode: str = "safe"
     checked: bool = True
     constants: tuple[tuple[str | int, constants.Value], ...] = ()
     include_folders: tuple[str, ...] = ()
+    recursion: int = 0
 
 
 FEW = 8  # kernels that are compiled together
@@ -190,17 +195,13 @@ def _compile(source: Source, part: Part | str) -> Module:
     if not isinstance(part, Part):
         kernels = tuple(kernel for kernel in kernels if kernel.host_name == part)[:1]
     launched = () if part is Part.OUTLINE else kernels
-    arguments = [
-        *_LANGUAGE,
-        *_MATH[options.math_mode],
-        *(_CHECKED if options.checked else ["-O2"]),
-        *_confined("include"),
-        *["-S", "-emit-llvm", "-o", "-"],
-    ]
+    arguments = [*_LANGUAGE, *_MATH[options.math_mode], *_confined("include"), "-S", "-emit-llvm", "-o", "-"]
+    level = _CHECKED if options.checked else _OPTIMISED
     unrepaired: str | None = text
     while unrepaired is not None:
         text = unrepaired
-        done = toolchain.clang(arguments, _whole(text, launched, kernels).encode())
+        whole = _whole(text, launched, kernels).encode()
+        done = toolchain.clang([*level, *arguments], whole)
         unrepaired = None if done.ok else repairs.repair(text, done.messages, user.keys())
     if not done.ok:
         raise diagnostics.failure(label, done.messages, LineMap(text), user)
@@ -208,6 +209,15 @@ def _compile(source: Source, part: Part | str) -> Module:
     entries = tuple(signature.ENTRY.format(i) for i in range(len(launched)))
     if calls_left(ir, entries):
         ir = inline_all(ir)
+    recursive: tuple[str, ...] = ()
+    if calls_left(ir, entries):
+        # where it is refused, the message needs to know the line
+        lines_known = _CHECKED if options.checked or not options.recursion else _OPTIMISED
+        written = toolchain.clang([*lines_known, *_AS_WRITTEN, *arguments], whole).output.decode()
+        allowed = recursion.allow(label, written, entries, options.recursion, LineMap(text), user)
+        if allowed is not None:
+            ir = inline_all(allowed.ir, ["-O0"] if options.checked else _OPTIMISED)
+            recursive = allowed.functions
     verify(label, ir, entries, user)
     lines = LineMap(source.preprocessed)
     return Module(
@@ -222,6 +232,7 @@ def _compile(source: Source, part: Part | str) -> Module:
         ),
         _changed_lines(LineMap(text), user) if options.checked else {},
         lowered.unset_constants,
+        recursive,
     )
 
 
@@ -398,6 +409,7 @@ def _pack(module: Module) -> bytes:
         "threadgroup_variables": [asdict(variable) for variable in module.threadgroup_variables],
         "compiled_lines": [[*place, line] for place, line in module.compiled_lines.items()],
         "unset_constants": module.unset_constants,
+        "recursive": module.recursive_functions,
     }
     return json.dumps(facts).encode()
 
@@ -413,5 +425,5 @@ def _unpack(data: bytes, user: dict[str, str], checked: bool, label: str) -> Mod
         ThreadgroupVariable(variable["name"], Site(**variable["site"]) if variable["site"] else None)
         for variable in facts["threadgroup_variables"]
     )
-    unset = tuple(facts["unset_constants"])
-    return Module(facts["text"], kernels, checked, label, user, variables, compiled_lines, unset)
+    unset, recursive = tuple(facts["unset_constants"]), tuple(facts["recursive"])
+    return Module(facts["text"], kernels, checked, label, user, variables, compiled_lines, unset, recursive)

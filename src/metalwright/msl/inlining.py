@@ -7,6 +7,7 @@ on every function. Rare, so most kernels do not pay for it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from metalwright import toolchain
 
@@ -14,7 +15,7 @@ _DEFINITION_GROUP = re.compile(r"^define\b[^\n]*\) [^\n]*?#(\d+)\b", re.MULTILIN
 _GROUP = re.compile(r"^attributes #(\d+) = \{ (.*) \}$", re.MULTILINE)
 
 
-def inline_all(ir: str) -> str:
+def inline_all(ir: str, optimise: Sequence[str] = ("-O0",)) -> str:
     """Return the IR with every call of a function that it defines inlined, but for recursive ones."""
     groups = set(_DEFINITION_GROUP.findall(ir))
 
@@ -26,7 +27,7 @@ def inline_all(ir: str) -> str:
         return f"attributes #{match[1]} = {{ alwaysinline {kept} }}"
 
     done = toolchain.clang(
-        ["-x", "ir", "-O0", "-w", "-S", "-emit-llvm", "-o", "-"], _GROUP.sub(marked, ir).encode()
+        ["-x", "ir", *optimise, "-w", "-S", "-emit-llvm", "-o", "-"], _GROUP.sub(marked, ir).encode()
     )
     # what clang wrote it also reads; if not, the verifier says what was left
     return done.output.decode() if done.ok else ir

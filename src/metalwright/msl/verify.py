@@ -33,7 +33,7 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
 
     Raises:
         RefusedSourceError: a function outside the program is called.
-        UnsupportedFeatureError: recursion, pointers to functions, arrays sized at run time.
+        UnsupportedFeatureError: pointers to functions, arrays sized at run time.
         CompileError: a program-scope variable that can be written, or that needs code to start.
     """
     for name in _DECLARED.findall(ir):
@@ -62,7 +62,7 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
         sentence = "variable {!r} is declared but not defined: a kernel has no variables outside its source"
         raise _error(RefusedSourceError, label, sentence, outside.group(1).strip('"'), user)
     for name in calls_left(ir, entries):
-        sentence = "function {!r} calls itself or is used through a pointer: kernels cannot do that"
+        sentence = "function {!r} is used through a pointer: kernels cannot do that"
         raise _error(UnsupportedFeatureError, label, sentence, name, user)
     for entry in entries:
         body = _body(ir, entry)
@@ -117,11 +117,11 @@ def _error(
     kind: type[CompileError], label: str, sentence: str, symbol: str, user: Mapping[str, str]
 ) -> CompileError:
     name = plain_name(symbol)
-    site, excerpt = _first_mention(name, user)
+    site, excerpt = first_mention(name, user)
     return kind(label, (Diagnostic("error", sentence.format(name), site, excerpt),))
 
 
-def _first_mention(name: str, user: Mapping[str, str]) -> tuple[Site | None, str | None]:
+def first_mention(name: str, user: Mapping[str, str]) -> tuple[Site | None, str | None]:
     for file, text in user.items():
         for number, line in enumerate(text.split("\n"), 1):
             if match := re.search(rf"\b{re.escape(name)}\b", line):

@@ -96,7 +96,7 @@ def _patched(original: Callable[..., Any]) -> Callable[..., Any]:
 def _options(kernel: CustomKernel, options: Options) -> CompileOptions:
     # a kernel that asks for fast math keeps it
     fast = "fast" in (options.math_mode, kernel.options.math_mode)
-    return CompileOptions("fast" if fast else "safe", options.checked)
+    return CompileOptions("fast" if fast else "safe", options.checked, recursion=options.recursion)
 
 
 register(Target(name="mlx", package="mlx", begin=begin, end=end))

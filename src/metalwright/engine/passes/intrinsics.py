@@ -27,10 +27,15 @@ _ADDRESSES = {
 }
 _EXCHANGE = "__mw_exchange"
 _MEETINGS = ("__mw_barrier", _EXCHANGE)
+# calls that do not return
+_ENDINGS = ("__mw_trap", "__mw_too_deep")
 # calls that need a fiber under the thread, or its position
-NEED_FIBERS = (*_MEETINGS, "__mw_lane", "__mw_gathered", "__mw_trap", "__mw_log", "__mw_whole_simdgroup")
+NEED_FIBERS = (
+    *(*_MEETINGS, *_ENDINGS),
+    *("__mw_lane", "__mw_gathered", "__mw_log", "__mw_whole_simdgroup"),
+)
 _SITED = {
-    name: text.call_pattern(name) for name in (*_MEETINGS, "__mw_trap", "__mw_whole_simdgroup", "__mw_scope")
+    name: text.call_pattern(name) for name in (*_MEETINGS, *_ENDINGS, "__mw_whole_simdgroup", "__mw_scope")
 }
 _ARENA = "%mw.arena"
 _PHI = re.compile(rf"^\s*{text.NAME} = phi ")
@@ -116,7 +121,9 @@ def lower_addresses(body: list[str], arena: Arena) -> tuple[list[str], dict[str,
             for number, (offset, _) in arena.variables.items()
         ),
     ]
-    return [*out[:1], *entry, *out[1:]], roots
+    # the first block has a label where clang has put one function's blocks in place of another's
+    begins = 2 if text.LABEL.match(out[1]) else 1
+    return [*out[:begins], *entry, *out[begins:]], roots
 
 
 def stop_at_traps(body: list[str]) -> list[str]:
@@ -127,7 +134,7 @@ def stop_at_traps(body: list[str]) -> list[str]:
         call = f"  call void @__mw_trap(ptr %2, i32 -1){debug.group(0) if debug else ''}"
         if "call void @llvm.trap()" in line:
             out.append(call)
-        elif line.strip().startswith("unreachable") and "@__mw_trap(" not in out[-1]:
+        elif line.strip().startswith("unreachable") and not any(f"@{name}(" in out[-1] for name in _ENDINGS):
             out += [call, line]
         else:
             out.append(line)

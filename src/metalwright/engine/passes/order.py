@@ -37,9 +37,10 @@ class Step:
 
 def find_blocks(body: Sequence[str]) -> list[Block]:
     """Return a function's blocks as they stand in its text, from its ``define`` line to its closing brace."""
-    starts = [1, *(index for index, line in enumerate(body) if text.LABEL.match(line))]
-    labels = [match.group(1) for index in starts[1:] if (match := text.LABEL.match(body[index]))]
-    numbers = {label: number for number, label in enumerate(labels, 1)}
+    labels = {index: match.group(1) for index, line in enumerate(body) if (match := text.LABEL.match(line))}
+    # the first block mostly has no label
+    starts = [*([] if 1 in labels else [1]), *labels]
+    numbers = {labels[start]: number for number, start in enumerate(starts) if start in labels}
     found = []
     for first, following in zip(starts, [*starts[1:], len(body)], strict=True):
         last = following - 1

@@ -47,6 +47,7 @@ enum mw_fault_kind {
   MW_FAULT_THREADGROUP_ARGUMENT,  // outside a [[threadgroup(n)]] argument
   MW_FAULT_LANES,        // an operation of a whole simdgroup, reached by some of its lanes
   MW_FAULT_SCOPE,        // a tensor operation of some simdgroups, in a threadgroup that has not so many
+  MW_FAULT_DEPTH,        // a function that calls itself, nested deeper than was allowed
 };
 
 typedef struct {

@@ -49,6 +49,15 @@ _Noreturn void __mw_trap(mw_context *context, u32 site) {
   mw_fail(context, fault);
 }
 
+_Noreturn void __mw_too_deep(mw_context *context, u32 function, u32 depth, u32 site) {
+  mw_fault fault = {0};
+  fault.kind = MW_FAULT_DEPTH;
+  fault.site = site;
+  fault.object = function;
+  fault.size = depth;
+  mw_fail(context, fault);
+}
+
 // How far a format may be read. Checked, it must be a constant of the program; otherwise it is taken on trust.
 static u64 mw_text_bytes(mw_context *context, const char *format) {
   if (!__mw_checked) return ~0ull;
