@@ -113,6 +113,56 @@ def test_a_constant_of_the_wrong_type(constants: dict, message: str) -> None:
         compile_shader(CONSTANTS, constants=constants)
 
 
+CONDITIONAL = """
+using namespace metal;
+namespace options {
+constant bool scaled [[function_constant(0)]];
+}
+constant bool biased [[function_constant(1)]];
+kernel void k(device float* out [[buffer(0)]],
+              constant float& scale [[buffer(1), function_constant(options::scaled)]],
+              device const int* table [[function_constant(biased), buffer(1)]],
+              device const float* bias [[buffer(2), function_constant(biased)]],
+              constant float& factor [[buffer(3), function_constant(biased)]],
+              uint i [[thread_position_in_grid]]) {
+  float by = factor;
+  if (options::scaled) out[i] *= scale;
+  if (biased) out[i] += by * bias[table[i]];
+  if (out[i] > 100) out[i] = bias[i];
+}
+"""
+
+
+def test_a_buffer_with_a_function_constant_is_there_where_that_is_true() -> None:
+    out = torch.arange(4.0)
+    plain = compile_shader(CONDITIONAL, constants={0: False, 1: False}).k
+    plain(out)
+    assert out.tolist() == [0, 1, 2, 3]
+    assert repr(plain) == "<ShaderKernel k(out [[buffer(0)]], i [[thread_position_in_grid]])>"
+    compile_shader(CONDITIONAL, constants={0: True, 1: False}).k(out, 2.0)
+    assert out.tolist() == [0, 2, 4, 6]
+    table = torch.tensor([3, 2, 1, 0], dtype=torch.int32)
+    compile_shader(CONDITIONAL, constants={0: False, 1: True}).k(out, table, torch.arange(4.0), -1.0)
+    assert out.tolist() == [-3, 0, 3, 6]
+
+
+def test_arguments_of_buffers_that_are_not_there() -> None:
+    library = compile_shader(CONDITIONAL, constants={0: False, 1: False})
+    # like an index that no parameter has, they take anything
+    library.k(torch.zeros(4), None, None)
+    with pytest.raises(ArgumentError, match=r"'k' takes 1 arguments \(out \[\[buffer\(0\)\]\]\), got 5"):
+        library.k(torch.zeros(4), None, None, None, None)
+    with pytest.raises(MemoryFault, match="reads element 0 of 'bias', which has 0"):
+        library.k(torch.full((4,), 200.0), threads=1)
+    with pytest.raises(ArgumentError, match="takes 2 arguments"):
+        compile_shader(CONDITIONAL, constants={0: True, 1: False}).k(torch.zeros(4))
+
+
+def test_two_buffers_of_one_index_must_not_both_be_there() -> None:
+    with pytest.raises(CompileError, match=r"buffer\(1\).* is both 'scale' and 'table' with these constants"):
+        _ = compile_shader(CONDITIONAL, constants={0: True, 1: True}).signatures
+
+
 def test_a_constant_without_a_value_is_named_when_a_kernel_is_asked_for() -> None:
     library = compile_shader(CONSTANTS, constants={"count": 1})
     assert library.unset_constants == ("pair",)

@@ -7,6 +7,7 @@ a Python float for ``constant half&``.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,17 +65,21 @@ def bind(
         key=lambda p: p.index,
     )
     # position i of the call is [[buffer(i)]]; an index that the kernel does not use takes any value
-    by_index = {parameter.index: parameter for parameter in buffers}
-    expected = max(by_index, default=-1) + 1
-    if len(values) != expected:
-        listed = ", ".join(f"{p.name} [[buffer({p.index})]]" for p in buffers) or "none"
+    present = {parameter.index: parameter for parameter in buffers if parameter.present}
+    by_index = {parameter.index: parameter for parameter in buffers} | present
+    expected, most = (max(some, default=-1) + 1 for some in (present, by_index))
+    if not expected <= len(values) <= most:
+        listed = ", ".join(f"{p.name} [[buffer({p.index})]]" for p in present.values()) or "none"
         raise ArgumentError(f"kernel {kernel!r} takes {expected} arguments ({listed}), got {len(values)}")
     arguments: list[Buffer | Scalar | None] = []
     alive: list[Any] = []
-    for index, value in enumerate(values):
+    for index, value in itertools.zip_longest(range(most), values):
         parameter = by_index.get(index)
         if parameter is None:
             arguments.append(None)
+            continue
+        if not parameter.present:
+            arguments.append(Buffer(parameter.name, 0, parameter.element, (0,), 0, False))
             continue
         where = f"kernel {kernel!r}: argument {index}, {parameter.name!r}"
         if parameter.kind == "tensor":

@@ -268,7 +268,7 @@ def _three(size: tuple[int, ...]) -> tuple[int, int, int]:
 def describe(signature: KernelSignature) -> str:
     """Return a kernel's name and parameters in one line."""
     parts = []
-    for parameter in signature.parameters:
+    for parameter in (p for p in signature.parameters if p.present):
         what = parameter.attribute
         if parameter.index >= 0:
             what = f"{parameter.attribute}({parameter.index})"

@@ -17,7 +17,7 @@ class Parameter:
     Core AI's name of the element type (``"f32"``, ``"si8"`` …; ``"struct"`` for anything else); ``lanes`` is the
     number of components of a vector element; ``rank`` is a tensor's; ``address_space`` is Metal's word; ``attribute``
     is a thread attribute's name; ``texture`` is the type of a texture (``"texture2d"`` …) and ``access`` its access
-    (``"read"`` …).
+    (``"read"`` …); ``present`` is false for a buffer that this specialisation of the kernel does not have.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Parameter:
     attribute: str = ""
     texture: str = ""
     access: str = ""
+    present: bool = True
 
 
 @dataclass(frozen=True)

@@ -44,19 +44,24 @@ _KEPT_BUILTINS = frozenset(
 
 @dataclass(frozen=True)
 class KernelParameter:
-    """A parameter as written: its name, address space (or ``""``) and attribute (``("buffer", "0")`` …)."""
+    """A parameter as written: its name, address space (or ``""``) and attribute (``("buffer", "0")`` …).
+
+    ``condition`` is the constant of ``[[function_constant(condition)]]``: where it is false, there is no such buffer.
+    """
 
     name: str
     address_space: str
     attribute: tuple[str, str]
+    condition: str = ""
 
     @property
     def tag(self) -> str:
         """The C++ type that stands for the attribute (``metalwright/entry.h``)."""
         kind, value = self.attribute
-        if kind in NUMBERED:
-            return f"__mw::{kind}_at<{value}>"
-        return f"__mw::attribute<__mw::position::{kind}>"
+        if kind not in NUMBERED:
+            return f"__mw::attribute<__mw::position::{kind}>"
+        tag = f"__mw::{kind}_at<{value}>"
+        return f"__mw::only_if<({self.condition}), {tag}>" if self.condition and kind == "buffer" else tag
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class _Lowering:
         self.given = given
         self.kernel_bodies: set[int] = set()  # offsets of the braces that open them
         self.constants: dict[str, bool] = {}  # each function constant, and whether it has a value
+        self.constant_names: dict[str, str] = {}  # how C++ names them from outside their namespaces
         self.asked: set[str] = set()  # those that is_function_constant_defined looks at
         self.source = TokenText(
             [t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")]
@@ -340,6 +346,7 @@ class _Lowering:
             return
         key = name if name in self.given else int(number) if number.isdigit() else number
         self.constants[name] = key in self.given
+        self.constant_names[name] = self.qualified(name)
         self.blank(first, last)
         initial = "{}"
         if key in self.given:
@@ -517,7 +524,9 @@ class _Lowering:
                 return None
             attribute = self.parameter_attribute(named, "texture" if texture else space, attributes, taken)
             if attribute is not None:
-                found.append(KernelParameter(self.word(named), space, attribute))
+                condition = attributes.get("function_constant", "")
+                condition = self.constant_names.get(condition, condition)
+                found.append(KernelParameter(self.word(named), space, attribute, condition))
         return tuple(found)
 
     def parameter_attribute(
@@ -528,7 +537,9 @@ class _Lowering:
                 return name, value
             if name in THREAD_ATTRIBUTES:
                 return name, ""
-            if name in ("sampler", "stage_in", "payload", "function_constant"):
+            if name == "function_constant":
+                continue
+            if name in ("sampler", "stage_in", "payload"):
                 self.error(
                     index, f"[[{name}]] is not supported: Metalwright does not run such parameters yet"
                 )

@@ -34,6 +34,9 @@ def kernel_parameters(source: TokenText, opening: int) -> list[tuple[int, str]]:
             found.append(
                 (at, f"[[{name}({number})]] is out of range: Metal has {name}s 0 to {_MOST[name] - 1}")
             )
+        # [[buffer(0), function_constant(a)]] and [[buffer(0), function_constant(b)]]: the constants decide
+        if any(source.text(i) == "function_constant" for i in range(at, last)):
+            continue
         other = taken.setdefault((name, number), one.name)
         if other != one.name:
             found.append(

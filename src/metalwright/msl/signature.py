@@ -32,6 +32,7 @@ _ELEMENTS = (
 )
 _INDEX = re.compile(r"call void @__mw_describe_index\(i32 noundef (-?\d+), i32 noundef (-?\d+)\)")
 _CALL = re.compile(r"call void @__mw_describe\((.*?)\)")
+_ABSENT = re.compile(r"call void @__mw_describe_absent\(i32 noundef (\d+)\)")
 _COUNTS = {"buffer": 31, "threadgroup": 31, "texture": 128, "sampler": 16}
 _MOST_THREADS = 1024
 
@@ -73,6 +74,7 @@ def _read_one(ir: str, index: int, kernel: KernelDeclaration) -> KernelSignature
             name = kernel.parameters[position].name
             sentence = f"parameter {name!r}: Metal has {attribute}s 0 to {_COUNTS[attribute] - 1}"
             raise CompileError(kernel.host_name, (Diagnostic("error", sentence),))
+    absent = {int(position) for position in _ABSENT.findall(body)}
     parameters = []
     for call in _CALL.findall(body):
         position, kind, element, size, lanes, rank = (
@@ -104,7 +106,21 @@ def _read_one(ir: str, index: int, kernel: KernelDeclaration) -> KernelSignature
                 rank=rank,
                 address_space=written.address_space or ("device" if _KINDS[kind] == "tensor" else ""),
                 attribute=attribute,
+                present=position not in absent,
             )
         )
+    _check_taken(kernel.host_name, parameters)
     limit = min(kernel.max_threads or _MOST_THREADS, _MOST_THREADS)
     return KernelSignature(kernel.host_name, ENTRY.format(index), tuple(parameters), limit)
+
+
+def _check_taken(kernel: str, parameters: list[Parameter]) -> None:
+    """Two buffers may have one index where no specialisation has both."""
+    taken: dict[int, str] = {}
+    for parameter in parameters:
+        if parameter.attribute == "buffer" and parameter.present:
+            other = taken.setdefault(parameter.index, parameter.name)
+            if other != parameter.name:
+                both = f"both {other!r} and {parameter.name!r}"
+                sentence = f"[[buffer({parameter.index})]] is {both} with these constants"
+                raise CompileError(kernel, (Diagnostic("error", sentence),))

@@ -37,6 +37,7 @@ void __mw_log(void* context, __mw::u32 level, const char* format, const __mw::u6
 void __mw_describe(__mw::u32 position, __mw::u32 kind, __mw::u32 element, __mw::u32 bytes, __mw::u32 lanes,
                    __mw::u32 rank);
 void __mw_describe_index(__mw::u32 position, __mw::u32 index);
+void __mw_describe_absent(__mw::u32 position);
 }
 
 namespace __mw {
