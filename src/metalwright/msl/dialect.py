@@ -28,6 +28,7 @@ _BUFFER_SPACES = frozenset({"device", "constant"})
 _QUALIFIERS = frozenset({"const", "constexpr", "static", "volatile", "inline"})
 # attributes of GNU form that change what a type is; all others go
 _KEPT_GNU = frozenset({"aligned", "packed"})
+_BETWEEN_TOKENS = frozenset({"space", "newline", "comment", "directive"})
 _BEFORE_A_STATEMENT = frozenset(["", ";", "{", "}", ")", ":", "static", "else"])
 _FLOATING = re.compile(
     r"(?P<value>(?:0[xX][\da-fA-F']*\.?[\da-fA-F']*[pP][+-]?\d+|(?:\d[\d']*)?\.[\d']+(?:[eE][+-]?\d+)?"
@@ -99,9 +100,7 @@ class _Lowering:
         self.constants: dict[str, bool] = {}  # each function constant, and whether it has a value
         self.constant_names: dict[str, str] = {}  # how C++ names them from outside their namespaces
         self.asked: set[str] = set()  # those that is_function_constant_defined looks at
-        self.source = TokenText(
-            [t for t in tokenize(text) if t.kind not in ("space", "newline", "comment", "directive")]
-        )
+        self.source = TokenText(tokenize(text, without=_BETWEEN_TOKENS))
         self.edits = Edits()
         self.errors: list[tuple[int, str, bool]] = []
         self.kernels: list[KernelDeclaration] = []

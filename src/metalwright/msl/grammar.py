@@ -65,6 +65,8 @@ class TokenText:
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
+        # asked for several times a token: a list of its own spares a step each time
+        self._texts = [token.text for token in tokens]
         self.brackets = _closing_brackets(tokens)
         self.opening = {closing: opening for opening, closing in self.brackets.items()}
 
@@ -72,7 +74,7 @@ class TokenText:
         return len(self.tokens)
 
     def text(self, index: int) -> str:
-        return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
+        return self._texts[index] if 0 <= index < len(self._texts) else ""
 
     def is_word(self, index: int) -> bool:
         return 0 <= index < len(self.tokens) and self.tokens[index].kind == "word"
