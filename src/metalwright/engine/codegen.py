@@ -6,6 +6,7 @@ This runs in a process of its own (see ``builder``): a failed assertion inside L
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,9 @@ _RUNTIME = Path(__file__).parent / "runtime"
 _SUPPORT = "memcpy memmove memset __truncdfhf2 __truncsfhf2 __extendhfsf2 fmaf fma".split()
 # an index that a first round makes constant lets the next take apart what it indexes
 _ROUNDS_OF_SROA = 3
+# what `#pragma unroll` leaves behind, and a node that says nothing
+_UNROLL = re.compile(r'!\{!"llvm\.loop\.unroll\.(?:full|enable|count)"(?:, i32 \d+)?\}')
+_NO_WISH = '!{!"metalwright.no.wish"}'
 _EXPORTED = ("mw_run", "__mw_private_sizes")
 
 
@@ -35,7 +39,7 @@ def generate(module: Module, symbol: str) -> Build:
         module = replace(module, text=_in_registers(module))
     prepared = prepare(module, symbol)
     linked = _parse(prepared.text, module.label)
-    linked.link_in(_parse(_runtime_text(), "the runtime"))
+    linked.link_in(_parse(runtime_text(), "the runtime"))
     for function in linked.functions:
         if not function.is_declaration and function.name not in (*_EXPORTED, *_SUPPORT):
             function.linkage = "internal"
@@ -53,7 +57,7 @@ def generate(module: Module, symbol: str) -> Build:
 
 
 @functools.cache
-def _runtime_text() -> str:
+def runtime_text() -> str:
     """Return the runtime as IR."""
     name = cache.key("runtime", identity())
     stored = cache.fetch(name)
@@ -73,13 +77,14 @@ def _runtime_text() -> str:
 
 
 def _in_registers(module: Module) -> str:
-    """Return a module's IR with the variables that nothing points to in registers, and otherwise as it was written.
+    """Return a kernel's IR with the variables that nothing points to in registers, and otherwise as it was written.
 
-    The checks go into what is left in memory: an access that is out of range is still there to be seen.
+    The checks go into what is left in memory: an access that is out of range is still there to be seen. With them a
+    round of a loop is so long that unrolled loops cost more time to compile than they save.
     """
-    lines = module.text.splitlines()
+    lines = _UNROLL.sub(_NO_WISH, module.text).splitlines()
     if not indices.leaves_an_array(lines):
-        moved = _promoted(module.text, module.label)
+        moved = _promoted("\n".join(lines), module.label)
         if indices.uses_of_nothing(moved.splitlines()) <= indices.uses_of_nothing(lines):
             return moved
     return _promoted("\n".join(indices.hidden(lines)), module.label)

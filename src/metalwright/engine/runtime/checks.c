@@ -1,6 +1,8 @@
 // What checked mode calls before an access and at the end of each round of a loop.
 #include "context.h"
 
+// A kernel has hundreds of accesses: what becomes part of it for each is a comparison, and what follows a wrong one is
+// here once, behind one call that never returns.
 static mw_fault mw_access_fault(u32 kind, u32 site, u32 write, u32 object, const char *at, const char *start,
                                 u64 object_bytes, u64 size) {
   mw_fault fault = {0};
@@ -14,41 +16,55 @@ static mw_fault mw_access_fault(u32 kind, u32 site, u32 write, u32 object, const
   return fault;
 }
 
-static void mw_check_alignment(mw_context *context, const char *at, u64 size, u64 align, u32 site, u32 write) {
-  if ((u64)at & (align - 1))
-    mw_fail(context, mw_access_fault(MW_FAULT_MISALIGNED, site, write, (u32)align, at, 0, 0, size));
-}
-
 static int mw_inside(const char *at, u64 size, const char *start, u64 bytes) {
   u64 offset = (u64)at - (u64)start;
-  return offset <= bytes && size <= bytes - offset;
+  return (offset <= bytes) & (size <= bytes - offset);
 }
 
-static void mw_touch_buffer(mw_context *context, const mw_buffer *buffer, u32 index, char *at, u64 size, u32 site,
-                            u32 write) {
-  if (!write) return;
-  if (!buffer->writable)
-    mw_fail(context, mw_access_fault(MW_FAULT_READ_ONLY, site, write, index, at, buffer->data, buffer->bytes, size));
-  if (buffer->written) __builtin_memset(buffer->written + (at - buffer->data), 1, size);
+static int mw_misaligned(const char *at, u64 align) { return ((u64)at & (align - 1)) != 0; }
+
+MW_SELDOM _Noreturn static void mw_fail_alignment(mw_context *context, const char *at, u64 size, u64 align, u32 site,
+                                                  u32 write) {
+  mw_fail(context, mw_access_fault(MW_FAULT_MISALIGNED, site, write, (u32)align, at, 0, 0, size));
+}
+
+MW_SELDOM _Noreturn static void mw_fail_buffer(mw_context *context, const char *at, u64 size, u64 align, u32 site,
+                                               u32 write, u32 index) {
+  const mw_buffer *buffer = &context->buffers[index];
+  int inside = mw_inside(at, size, buffer->data, buffer->bytes);
+  if (inside && mw_misaligned(at, align)) mw_fail_alignment(context, at, size, align, site, write);
+  u32 kind = inside ? MW_FAULT_READ_ONLY : MW_FAULT_BUFFER;
+  mw_fail(context, mw_access_fault(kind, site, write, index, at, buffer->data, buffer->bytes, size));
+}
+
+MW_SELDOM _Noreturn static void mw_fail_object(mw_context *context, const char *at, u64 size, u64 align, u32 site,
+                                               u32 write, u32 kind, const char *start, u64 bytes, u32 object) {
+  if (!mw_inside(at, size, start, bytes))
+    mw_fail(context, mw_access_fault(kind, site, write, object, at, start, bytes, size));
+  if (write && kind == MW_FAULT_CONSTANT)
+    mw_fail(context, mw_access_fault(MW_FAULT_READ_ONLY, site, write, ~0u, at, start, bytes, size));
+  mw_fail_alignment(context, at, size, align, site, write);
+}
+
+static int mw_may_touch(const mw_buffer *buffer, u32 write) { return !write || buffer->writable; }
+
+static void mw_note_written(const mw_buffer *buffer, const char *at, u64 size, u32 write) {
+  if (write && buffer->written) __builtin_memset(buffer->written + (at - buffer->data), 1, size);
 }
 
 // An access whose pointer was made from buffer argument `index`.
 void __mw_check_buffer(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write, u32 index) {
   const mw_buffer *buffer = &context->buffers[index];
-  if (!mw_inside(at, size, buffer->data, buffer->bytes))
-    mw_fail(context, mw_access_fault(MW_FAULT_BUFFER, site, write, index, at, buffer->data, buffer->bytes, size));
-  mw_check_alignment(context, at, size, align, site, write);
-  mw_touch_buffer(context, buffer, index, at, size, site, write);
+  if (!mw_inside(at, size, buffer->data, buffer->bytes) || mw_misaligned(at, align) || !mw_may_touch(buffer, write))
+    mw_fail_buffer(context, at, size, align, site, write, index);
+  mw_note_written(buffer, at, size, write);
 }
 
 // An access whose pointer was made from a variable of known place and size: threadgroup, private or constant.
 void __mw_check_object(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write, u32 kind, char *start,
                        u64 bytes, u32 object) {
-  if (!mw_inside(at, size, start, bytes))
-    mw_fail(context, mw_access_fault(kind, site, write, object, at, start, bytes, size));
-  if (write && kind == MW_FAULT_CONSTANT)
-    mw_fail(context, mw_access_fault(MW_FAULT_READ_ONLY, site, write, ~0u, at, start, bytes, size));
-  mw_check_alignment(context, at, size, align, site, write);
+  if (!mw_inside(at, size, start, bytes) || mw_misaligned(at, align) || (write && kind == MW_FAULT_CONSTANT))
+    mw_fail_object(context, at, size, align, site, write, kind, start, bytes, object);
 }
 
 // An access whose pointer was made from [[threadgroup(number)]], whose size the launch says.
@@ -64,11 +80,12 @@ void __mw_check_threadgroup_argument(mw_context *context, char *at, u64 size, u6
 void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write,
                          const mw_constant *privates, u32 private_count) {
   const mw_launch *launch = context->launch;
-  mw_check_alignment(context, at, size, align, site, write);
+  if (mw_misaligned(at, align)) mw_fail_alignment(context, at, size, align, site, write);
   for (u32 i = 0; i < launch->buffer_count; i++) {
     const mw_buffer *buffer = &context->buffers[i];
     if (!mw_inside(at, size, buffer->data, buffer->bytes)) continue;
-    mw_touch_buffer(context, buffer, i, at, size, site, write);
+    if (!mw_may_touch(buffer, write)) mw_fail_buffer(context, at, size, align, site, write, i);
+    mw_note_written(buffer, at, size, write);
     return;
   }
   if (mw_inside(at, size, context->arena, context->worker->arena_bytes)) return;
@@ -84,16 +101,21 @@ void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32
   mw_fail(context, mw_access_fault(MW_FAULT_WILD, site, write, ~0u, at, 0, 0, size));
 }
 
-// An integer division; `zero` tells whether its divisor, or one of them, is zero.
-void __mw_check_divisor(mw_context *context, u32 zero, u32 site) {
-  if (!zero) return;
+MW_SELDOM _Noreturn static void mw_fail_division(mw_context *context, u32 site) {
   mw_fault fault = {0};
   fault.kind = MW_FAULT_DIVISION;
   fault.site = site;
   mw_fail(context, fault);
 }
 
+// An integer division; `zero` tells whether its divisor, or one of them, is zero.
+void __mw_check_divisor(mw_context *context, u32 zero, u32 site) {
+  if (zero) mw_fail_division(context, site);
+}
+
+MW_SELDOM static void mw_poll(mw_context *context, u32 site) { mw_fiber_yield(context, MW_POLLING, site); }
+
 // The end of one round of a loop.
 void __mw_loop(mw_context *context, u32 site) {
-  if (--context->fuel == 0) mw_fiber_yield(context, MW_POLLING, site);
+  if (--context->fuel == 0) mw_poll(context, site);
 }

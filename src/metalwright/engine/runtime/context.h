@@ -36,6 +36,9 @@ typedef struct mw_context {
   u8 gathered[MW_LANES][MW_EXCHANGE_BYTES];
 } mw_context;
 
+// What hardly ever runs stays out of the kernel's own code.
+#define MW_SELDOM __attribute__((cold, noinline))
+
 // Facts about the kernel, defined beside it by the engine's passes.
 extern const u32 __mw_checked;      // accesses, barriers and loops report to the runtime
 extern const u32 __mw_arena_bytes;  // of the threadgroup variables, without [[threadgroup(n)]] arguments
@@ -60,6 +63,6 @@ void mw_pause(mw_worker *worker);
 void mw_position(const mw_thread *thread, u32 position[3]);
 void mw_run_groups(mw_launch *launch, mw_worker *worker);
 void mw_report(mw_context *context, mw_fault fault);
-_Noreturn void mw_fail(mw_context *context, mw_fault fault);
+MW_SELDOM _Noreturn void mw_fail(mw_context *context, mw_fault fault);
 
 #endif
