@@ -183,3 +183,30 @@ def test_what_the_child_builds_runs() -> None:
     out = np.zeros(8, np.float32)
     launch(whole(TEXT.replace("SCALE", "2.0f * i")), {}, {"out": out}, 8, 8)
     assert out.tolist() == [2.0 * i for i in range(8)]
+
+
+def test_a_child_that_is_expected_builds_the_kernel() -> None:
+    assert builds(8.5)
+    child().kill()
+    child().wait()
+    builder.expect()
+    expected = child()
+    assert expected.poll() is None
+    builder.expect()
+    assert builds(9.5)
+    assert child() is expected
+
+
+@pytest.mark.parametrize("wish", ["#pragma unroll", "#pragma clang loop unroll(full)", "#pragma unroll(8)"])
+def test_checked_loops_are_not_unrolled_by_wish(wish: str) -> None:
+    loop = """#include <metal_stdlib>
+    kernel void k(device float* x, uint i [[thread_position_in_grid]]) {
+      WISH
+      for (uint j = 0; j < 512; j++) x[i * 512 + j] = metal::sqrt(x[i * 512 + j]) + j;
+    }"""
+
+    def machine_code(wish: str) -> bytes:
+        made = compile_msl((Section(loop.replace("WISH", wish), "k.metal"),), CompileOptions(), "k")
+        return builder.generate(made, made.kernels[0].symbol).machine_code
+
+    assert len(machine_code(wish)) == len(machine_code(""))

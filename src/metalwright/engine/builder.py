@@ -7,6 +7,7 @@ not in the cache, serves this process as long as it lives, and is replaced when 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -74,6 +75,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
+def _is_there() -> bool:
+    return _child is not None and _child.process.poll() is None
+
+
+def expect() -> None:
+    """Start the child where it is not there: a kernel is about to come, and clang has to be waited for anyway."""
+    global _child
+    # another thread that holds the lock starts it, or has it at work
+    if not _lock.acquire(blocking=False):
+        return
+    try:
+        if not _is_there():
+            # what is wrong is said when the kernel comes
+            with contextlib.suppress(ToolchainError):
+                _child = _start()
+    finally:
+        _lock.release()
+
+
 def generate(module: Module, symbol: str) -> Build:
     """Return the machine code of a kernel, made by the child.
 
@@ -82,8 +102,9 @@ def generate(module: Module, symbol: str) -> Build:
     """
     global _child
     with _lock:
-        if _child is None or _child.process.poll() is not None:
+        if not _is_there():
             _child = _start()
+        assert _child is not None
         try:
             reply = _child.ask(module, symbol)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
@@ -125,7 +146,11 @@ def serve() -> None:
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # a stray print must not end up among the answers
     from metalwright.engine.codegen import generate as here
+    from metalwright.engine.codegen import runtime_text
 
+    # the first kernel needs it, and may still be with clang
+    with contextlib.suppress(MetalwrightError):
+        runtime_text()
     while True:
         try:
             module, symbol = pickle.load(questions)

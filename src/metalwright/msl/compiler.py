@@ -16,7 +16,7 @@ from pathlib import Path
 
 from metalwright import toolchain
 from metalwright.columns import original_column
-from metalwright.engine import KernelSignature, Module, Parameter, ThreadgroupVariable, cache
+from metalwright.engine import KernelSignature, Module, Parameter, ThreadgroupVariable, builder, cache
 from metalwright.errors import (
     CompileError,
     Diagnostic,
@@ -181,6 +181,7 @@ def compile_source(source: Source, part: Part | str = Part.ALL) -> Module:
         # a file of the right name and the wrong content is a miss
         with contextlib.suppress(ValueError, KeyError, TypeError):
             return _unpack(stored, user, options.checked, label)
+    builder.expect()
     module = _compile(source, part)
     cache.store(name, _pack(module))
     return module
