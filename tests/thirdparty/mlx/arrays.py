@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 TYPES = {
@@ -9,6 +11,11 @@ TYPES = {
     "half": torch.float16,
     "bfloat16_t": torch.bfloat16,
     "int": torch.int32,
+    "int64_t": torch.int64,
+    "int16_t": torch.int16,
+    "int8_t": torch.int8,
+    "uint8_t": torch.uint8,
+    "uint32_t": torch.uint32,
     "bool": torch.bool,
     "complex64_t": torch.complex64,
 }
@@ -44,3 +51,13 @@ def up(number: int, size: int) -> int:
 def groups(*count: int, group: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Return the sizes of a launch of so many whole threadgroups, as MLX's ``dispatch_threadgroups`` takes them."""
     return {"threads": tuple(n * size for n, size in zip(count, group, strict=True)), "group": group}
+
+
+def ints(values: Iterable[int]) -> torch.Tensor:
+    """Return what MLX passes as a vector of ``int``: one 0 for none, since no buffer may be empty."""
+    return torch.tensor(list(values) or [0], dtype=torch.int32)
+
+
+def longs(values: Iterable[int]) -> torch.Tensor:
+    """Return what MLX passes as a vector of ``int64_t``, strides for example."""
+    return torch.tensor(list(values) or [0], dtype=torch.int64)
