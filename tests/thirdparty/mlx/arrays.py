@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -61,3 +62,8 @@ def ints(values: Iterable[int]) -> torch.Tensor:
 def longs(values: Iterable[int]) -> torch.Tensor:
     """Return what MLX passes as a vector of ``int64_t``, strides for example."""
     return torch.tensor(list(values) or [0], dtype=torch.int64)
+
+
+def placed(arguments: dict[int, Any]) -> list[Any]:
+    """Return the arguments of a call by their ``[[buffer(n)]]``; None where the kernel has no such buffer."""
+    return [arguments.get(index) for index in range(max(arguments) + 1)]
