@@ -24,7 +24,7 @@ from metalwright.errors import (
     Site,
     UnsupportedFeatureError,
 )
-from metalwright.msl import constants, diagnostics, recursion, repairs, signature
+from metalwright.msl import callees, constants, diagnostics, recursion, repairs, signature
 from metalwright.msl.dialect import KernelDeclaration, Lowered, lower
 from metalwright.msl.inlining import inline_all
 from metalwright.msl.program import LineMap, Section, join, sources
@@ -219,6 +219,8 @@ def _compile(source: Source, part: Part | str) -> Module:
         if allowed is not None:
             ir = inline_all(allowed.ir, ["-O0"] if options.checked else _OPTIMISED)
             recursive = allowed.functions
+    while calls_left(ir, entries) and (direct := callees.told(ir)) != ir:
+        ir = inline_all(direct)
     verify(label, ir, entries, user)
     lines = LineMap(source.preprocessed)
     return Module(
