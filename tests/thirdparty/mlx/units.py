@@ -58,16 +58,32 @@ def each(arguments: dict[str, str]) -> tuple[tuple[str, str, str], ...]:
 
 
 def hadamard(order: int) -> list[list[int]]:
-    """Return a Hadamard matrix by Paley's first construction: ``order - 1`` is a prime that is 3 modulo 4."""
-    q = order - 1
+    """Return a Hadamard matrix by Paley's constructions.
+
+    The first needs ``order - 1`` to be a prime that is 3 modulo 4, the second ``order / 2 - 1`` to be one that is 1.
+    """
+    prime = all((order - 1) % i for i in range(2, order - 1))
+    if not prime:
+        # each element of a symmetric matrix becomes two by two
+        blocks = {0: ((1, -1), (-1, -1)), 1: ((1, 1), (1, -1)), -1: ((-1, -1), (-1, 1))}
+        conference = _conference(order // 2 - 1, 1)
+        return [[x for value in row for x in blocks[value][i]] for row in conference for i in (0, 1)]
+    return [
+        [value + (i == j) for j, value in enumerate(row)] for i, row in enumerate(_conference(order - 1, -1))
+    ]
+
+
+def _conference(q: int, sign: int) -> list[list[int]]:
+    """Return a matrix of zeros on the diagonal, ones in the first row and ``sign`` below: which differences are squares."""
     squares = {i * i % q for i in range(1, q)}
     jacobsthal = [[0 if i == j else 1 if (i - j) % q in squares else -1 for j in range(q)] for i in range(q)]
-    skew = [[0] + [1] * q, *([-1, *row] for row in jacobsthal)]
-    return [[value + (i == j) for j, value in enumerate(row)] for i, row in enumerate(skew)]
+    return [[0] + [1] * q, *([sign, *row] for row in jacobsthal)]
 
 
 def radix(order: int) -> str:
     """Return the function that MLX generates for ``hadamard_m``: a product with a Hadamard matrix, in place."""
+    if order == 1:
+        return "METAL_FUNC void hadamard_radix_m(thread float*) {}"
     sums = [
         " ".join(f"{'+' if value > 0 else '-'} x[{j}]" for j, value in enumerate(row))
         for row in hadamard(order)
