@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from metalwright.errors import CompileError, RefusedSourceError
+from tests.msl._refused import refused
 from tests.support import whole
 
-FILE = "k.metal"
 HELPERS = """
 struct Pair { float a, b; };
 void put(device float* p, uint i) { p[i] = 1; }
@@ -28,24 +28,6 @@ HEAD = """kernel void k(device float* x [[buffer(0)]], constant float* c [[buffe
   float local[4] = {};
   float v = 0;
 """
-
-
-def refused(text: str, kind: type[CompileError] = CompileError) -> str:
-    """Compile a source that has one mistake, at the ``¦``; return what is said about it."""
-    before, _, rest = text.partition("¦")
-    text = before + rest
-    with pytest.raises(CompileError) as caught:
-        whole(text)
-    assert type(caught.value) is kind, str(caught.value)
-    first = caught.value.diagnostics[0]
-    line = before.count("\n") + 1
-    column = len(before) - (before.rfind("\n") + 1) + 1
-    assert first.site is not None, str(caught.value)
-    assert (first.site.file, first.site.line, first.site.column) == (FILE, line, column), str(caught.value)
-    assert first.excerpt == text.split("\n")[line - 1]
-    assert first.message.count("\n") == 0
-    assert "__mw" not in str(caught.value)
-    return first.message
 
 
 def in_kernel(statements: str) -> str:
@@ -177,6 +159,30 @@ def test_a_pointer_that_is_returned() -> None:
         ("float¦* f() { return 0; }", "write 'thread float* f'"),
         ("void f(unsigned int ¦* p) { }", "write 'thread int* p'"),
         ("kernel void k(float¦* p [[buffer(0)]]) { }", "write 'thread float* p'"),
+        ("using P = float¦*;", "write 'thread float*'"),
+        ("typedef const float ¦* P;", "write 'thread float* P'"),
+        ("struct S { int a; };\ntypedef const S¦* P;", "write 'thread S* P'"),
+        ("struct S { int a; };\nusing P = S¦*;", "write 'thread S*'"),
+        ("struct S { int a; };\nS¦& f(thread S& s) { return s; }", "write 'thread S& f'"),
+        ("struct S { int a; };\nvoid f(S¦*, int);", "write 'thread S*'"),
+        ("struct S { int a; };\nvoid f(S¦* = nullptr);", "write 'thread S*'"),
+        ("struct S { int a; };\nvoid f(S const¦& s) { }", "write 'thread S& s'"),
+        ("struct S { int a; };\nstruct T { S¦& r; };", "write 'thread S& r'"),
+        ("struct S { int a; };\nvoid f(device S* s) { auto p = (const S¦*)s; }", "write 'thread S*'"),
+        ("struct S { int a; };\nvoid f(device S* s) { for (S¦* p = s; p; ++p) { } }", "write 'thread S* p'"),
+        ("enum class Mode { a };\nvoid f(Mode¦& m) { }", "write 'thread Mode& m'"),
+        ("template <typename T, int N> struct Row { T v[N]; };\nvoid f(const Row<float, 4>¦& r) { }", "write 'thread Row& r'"),
+        ("void f(float const¦* p) { }", "write 'thread float* p'"),
+        ("void f(metal::vec<float, 4>¦& v) { }", "write 'thread vec& v'"),
+        ("void f(metal::array<int, 4>¦& v) { }", "write 'thread array& v'"),
+        ("void f(const float (¦&a)[4]) { }", "write 'thread float& a'"),
+        ("void f() { float (¦*p)[4] = 0; }", "write 'thread float* p'"),
+        ("void f(float¦&& v) { }", "a reference needs an address space in Metal: write 'thread float&& v'"),
+        ("void f() { auto g = [](float¦* p) { }; }", "write 'thread float* p'"),
+        ("void f() { auto g = []() -> float¦* { return 0; }; }", "write 'thread float*'"),
+        ("struct S { operator float¦*() const { return 0; } };", "write 'thread float*'"),
+        ("void f(device uint* x) { auto p = reinterpret_cast<float¦*>(x); }", "write 'thread float*'"),
+        ("void f(device int* x) { auto p = static_cast<const int¦*>(x); }", "write 'thread int*'"),
     ],
 )  # fmt: skip
 def test_pointers_and_references_name_their_address_space(text: str, written: str) -> None:
@@ -328,6 +334,11 @@ def test_valid_statements_are_taken(statements: str) -> None:
         "int f(int main) { return main; }\nkernel void k(device int* x) { x[0] = f(1); }",
         "#pragma METAL internals : enable\nstruct A { int a; };\nstruct B : A { int b; };\n#pragma METAL internals : disable\n"
         "kernel void k(device int* x) { B b; b.a = 1; x[0] = b.a; }",
+        # what could be a pointer and is none
+        "struct S { int a; };\nint f(int a, int b, int N) { int S = 1; return (a < N) & (b > N) & a * S & S; }\n"
+        "bool g(int a, int b, int c) { return a < b && b > c; }\nkernel void k(device int* x) { x[0] = f(1, 2, 3) + g(1, 2, 3); }",
+        "template <typename T, int N> struct Row { T v[N]; };\nvoid f(Row<int, 2> const thread& r, device Row<int, 2>* q, float device* p) { q->v[0] = r.v[1]; p[0] = 1; }\n"
+        "kernel void k(device int* x) { thread float* p = nullptr, *q = p; auto& r = x[0]; auto* s = &r; *s = q == p; }",
         "float f(device float* p) { return p[0]; }\nstruct S { float f(threadgroup float* p) { return p[0]; }\n"
         "  float g(threadgroup float* p) { return f(p); } };\n"
         "kernel void k(device float* x) { threadgroup float t[2]; S s; x[0] = s.g(t) + f(x); }",
@@ -352,8 +363,52 @@ def test_an_index_may_be_any_constant() -> None:
     )
     (kernel,) = whole(text).module.kernels
     assert [(p.name, p.index) for p in kernel.parameters] == [("a", 2), ("b", 3), ("c", 1), ("d", 0)]
-    with pytest.raises(CompileError, match="parameter 'a': Metal has buffers 0 to 30"):
-        whole("constant int n = 70000;\nkernel void k(device float* a [[buffer(n * 2)]]) { a[0] = 1; }")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "constant int n = 70000;\nkernel void k(device float* a [[buffer(¦n * 2)]]) { a[0] = 1; }",
+            "[[buffer(140000)]] is out of range: Metal has buffers 0 to 30",
+        ),
+        (
+            "constant int n = 30;\nkernel void k(device int* x, threadgroup float* a [[threadgroup(¦n + 1)]]) { }",
+            "[[threadgroup(31)]] is out of range: Metal has threadgroups 0 to 30",
+        ),
+        (
+            "constant int n = 1;\nkernel void k(device float* a [[buffer(1)]], device float* b [[ buffer( ¦n) ]]) { }",
+            "[[buffer(1)]] is already taken by 'a': give 'b' another index",
+        ),
+        (
+            "kernel void k(device float* a [[buffer(0)]],\n  device float* b [[buffer(¦missing)]]) { a[0] = 1; }",
+            "use of undeclared identifier 'missing'",
+        ),
+        (
+            "template <typename T, int N> [[kernel]] void k(device T* a [[buffer(¦N + 30)]]) { a[0] = 1; }\n"
+            'template [[host_name("k")]] [[kernel]] void k<float, 1>(device float*);',
+            "[[buffer(31)]] is out of range: Metal has buffers 0 to 30",
+        ),
+        (
+            "int n(int i) { return i; }\nkernel void k(device float* a [[buffer(¦n(1))]]) { a[0] = 1; }",
+            "not a constant expression",
+        ),
+    ],
+)
+def test_an_index_that_is_computed(text: str, message: str) -> None:
+    assert message in refused(text)
+
+
+def test_an_index_may_depend_on_template_parameters() -> None:
+    text = (
+        "template <typename T, int N, int M = N + 2> [[kernel]] void k(\n"
+        "  device T* a [[buffer(N)]], device T* b [[buffer(M * 2)]], device T* c [[buffer(sizeof(T))]]) { a[0] = b[0] + c[0]; }\n"
+        'template [[host_name("one")]] [[kernel]] void k<float, 1>(device float*, device float*, device float*);\n'
+        'template [[host_name("two")]] [[kernel]] decltype(k<half, 3, 4>) k<half, 3, 4>;'
+    )
+    one, two = whole(text, "one").module.kernels
+    assert [p.index for p in one.parameters] == [1, 6, 4]
+    assert [p.index for p in two.parameters] == [3, 8, 2]
 
 
 def _any_kernel(text: str) -> str:

@@ -24,8 +24,8 @@ from metalwright.errors import (
     Site,
     UnsupportedFeatureError,
 )
-from metalwright.msl import callees, constants, diagnostics, recursion, repairs, signature
-from metalwright.msl.dialect import KernelDeclaration, Lowered, lower
+from metalwright.msl import callees, constants, diagnostics, recursion, repairs, signature, space_types
+from metalwright.msl.dialect import KernelDeclaration, Lowered, lower, lower_with_spaces
 from metalwright.msl.inlining import inline_all
 from metalwright.msl.program import LineMap, Section, join, sources
 from metalwright.msl.verify import calls_left, verify
@@ -103,6 +103,7 @@ class CompileOptions:
     recursion: int = 0
 
 
+_MOST_SHOWN = 12
 FEW = 8  # kernels that are compiled together
 
 
@@ -148,12 +149,23 @@ class Source:
         return _preprocess(self.text, self.user, self.options, self.label)
 
     @functools.cached_property
+    def lines(self) -> LineMap:
+        return LineMap(self.preprocessed)
+
+    @functools.cached_property
     def lowered(self) -> Lowered:
-        text = self.preprocessed
-        lowered = lower(text, dict(self.options.constants))
+        lowered = lower(self.preprocessed, dict(self.options.constants))
         if lowered.errors:
-            raise _lowering_failure(self.label, text, LineMap(text), lowered.errors, self.user)
+            raise _lowering_failure(self.label, self.preprocessed, self.lines, lowered.errors, self.user)
         return lowered
+
+    def value_of_attribute(self, message: diagnostics.Message, sentence: str) -> Diagnostic | None:
+        """Return what clang says of an attribute's value, at its place; None where it speaks of something else."""
+        return self.diagnose(message.line - 1, sentence) if message.file == signature.VALUES else None
+
+    def diagnose(self, offset: int, sentence: str) -> Diagnostic:
+        """Return a mistake at an offset of the preprocessed text as one in the user's own."""
+        return _users_diagnostic(self.preprocessed, offset, sentence, self.lines, self.user)
 
 
 def prepare(sections: tuple[Section, ...], options: CompileOptions, label: str) -> Source:
@@ -205,7 +217,8 @@ def _compile(source: Source, part: Part | str) -> Module:
         done = toolchain.clang([*level, *arguments], whole)
         unrepaired = None if done.ok else repairs.repair(text, done.messages, user.keys())
     if not done.ok:
-        raise diagnostics.failure(label, done.messages, LineMap(text), user)
+        raise diagnostics.failure(label, done.messages, LineMap(text), user, source.value_of_attribute)
+    _check_address_spaces(source, part, launched)
     ir = done.output.decode()
     entries = tuple(signature.ENTRY.format(i) for i in range(len(launched)))
     if calls_left(ir, entries):
@@ -222,10 +235,10 @@ def _compile(source: Source, part: Part | str) -> Module:
     while calls_left(ir, entries) and (direct := callees.told(ir)) != ir:
         ir = inline_all(direct)
     verify(label, ir, entries, user)
-    lines = LineMap(source.preprocessed)
+    lines = source.lines
     return Module(
         ir,
-        signature.read(ir, kernels),
+        signature.read(ir, kernels, source.diagnose),
         options.checked,
         label,
         user,
@@ -237,6 +250,28 @@ def _compile(source: Source, part: Part | str) -> Module:
         lowered.unset_constants,
         recursive,
     )
+
+
+def _check_address_spaces(source: Source, part: Part | str, launched: tuple[KernelDeclaration, ...]) -> None:
+    """Raise where a pointer changes its address space on a way that only the compiler can follow."""
+    places = source.lowered.places
+    if places is None:
+        return
+    spaced = lower_with_spaces(source.preprocessed, dict(source.options.constants), places)
+    text, edits = (
+        (spaced.text, spaced.edits[0]) if part is Part.ALL else (spaced.uninstantiated, spaced.edits[1])
+    )
+    arguments = [*_LANGUAGE, *space_types.TARGET, *_confined("include")]
+    framed = f"{space_types.BEGIN}\n{text}\n{space_types.END}"
+    done = toolchain.clang(arguments, _whole(framed, launched, ()).encode())
+    mistakes = [] if done.ok else space_types.mistakes(done.messages, text, source.user.keys())
+    found: list[Diagnostic] = []
+    for mistake in mistakes:
+        diagnostic = source.diagnose(edits.origin(mistake.offset), mistake.sentence)
+        if diagnostic.site is not None and diagnostic not in found:
+            found.append(diagnostic)
+    if found:
+        raise CompileError(source.label, tuple(found[:_MOST_SHOWN]))
 
 
 def _whole(text: str, launched: tuple[KernelDeclaration, ...], kernels: tuple[KernelDeclaration, ...]) -> str:
@@ -252,7 +287,7 @@ def _whole(text: str, launched: tuple[KernelDeclaration, ...], kernels: tuple[Ke
             else "namespace mpp { namespace tensor_ops {} }",
             "#include <metalwright/entry.h>",
             text,
-            '# 1 "<kernels>"',
+            f'# 1 "{signature.ENTRIES}"',
             signature.entries(launched),
             signature.descriptions(kernels),
             "#pragma clang attribute pop",
@@ -321,17 +356,21 @@ def _without_pragmas(text: str) -> str:
 def _lowering_failure(
     label: str, text: str, lines: LineMap, errors: tuple[tuple[int, str, bool], ...], user: dict[str, str]
 ) -> CompileError:
-    found = []
-    for offset, sentence, _ in errors:
-        site = _users_site(text, offset, lines, user)
-        excerpt = user[site.file].split("\n")[site.line - 1] if site else None
-        found.append(Diagnostic("error", sentence, site, excerpt))
+    found = [_users_diagnostic(text, offset, sentence, lines, user) for offset, sentence, _ in errors]
     kind: type[CompileError] = CompileError
     if any(refused for _, _, refused in errors):
         kind = RefusedSourceError
     elif any("not supported" in sentence for _, sentence, _ in errors):
         kind = UnsupportedFeatureError
     return kind(label, tuple(found))
+
+
+def _users_diagnostic(
+    text: str, offset: int, sentence: str, lines: LineMap, user: dict[str, str]
+) -> Diagnostic:
+    site = _users_site(text, offset, lines, user)
+    excerpt = user[site.file].split("\n")[site.line - 1] if site else None
+    return Diagnostic("error", sentence, site, excerpt)
 
 
 def _users_site(text: str, offset: int, lines: LineMap, user: dict[str, str]) -> Site | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from metalwright.columns import original_column
@@ -73,8 +73,17 @@ def parse(output: str) -> list[Message]:
     return found
 
 
-def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) -> CompileError:
-    """Return the exception for a failed run of clang."""
+def failure(
+    label: str,
+    output: str,
+    lines: LineMap,
+    user: Mapping[str, str],
+    elsewhere: Callable[[Message, str], Diagnostic | None] = lambda message, sentence: None,
+) -> CompileError:
+    """Return the exception for a failed run of clang.
+
+    ``elsewhere`` knows places that are the user's and not in the text of ``lines``.
+    """
     messages = parse(output)
     diagnostics: list[Diagnostic] = []
     kind: type[CompileError] = CompileError
@@ -89,7 +98,9 @@ def failure(label: str, output: str, lines: LineMap, user: Mapping[str, str]) ->
             sentence = with_hint(sentence, _notes(messages[index + 1 :]), lines.text)
         kind = verdict or kind
         place = _users_place(message, messages[index + 1 :], user)
-        diagnostic = Diagnostic("error", sentence, *_locate(place, lines, user))
+        diagnostic = elsewhere(message, sentence) or Diagnostic(
+            "error", sentence, *_locate(place, lines, user)
+        )
         if diagnostic not in diagnostics:
             diagnostics.append(diagnostic)
     # what clang says of the text around the user's follows from a mistake in the user's: often a bracket

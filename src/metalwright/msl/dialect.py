@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from metalwright.msl import constants, overloads, rules, swizzles
+from metalwright.msl import constants, overloads, rules, space_words, swizzles
 from metalwright.msl.attributes import (
     NUMBERED,
     OTHER_ATTRIBUTES,
@@ -48,21 +48,21 @@ class KernelParameter:
     """A parameter as written: its name, address space (or ``""``) and attribute (``("buffer", "0")`` …).
 
     ``condition`` is the constant of ``[[function_constant(condition)]]``: where it is false, there is no such buffer.
+    ``offset`` is where the attribute's value stands, or the parameter's name where it has none.
     """
 
     name: str
     address_space: str
     attribute: tuple[str, str]
+    offset: int
     condition: str = ""
 
-    @property
-    def tag(self) -> str:
-        """The C++ type that stands for the attribute (``metalwright/entry.h``)."""
-        kind, value = self.attribute
-        if kind not in NUMBERED:
-            return f"__mw::attribute<__mw::position::{kind}>"
-        tag = f"__mw::{kind}_at<{value}>"
-        return f"__mw::only_if<({self.condition}), {tag}>" if self.condition and kind == "buffer" else tag
+
+@dataclass(frozen=True)
+class _TemplateParameter:
+    name: str
+    default: str  # or ""
+    is_type: bool
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,9 @@ class Lowered:
     threadgroup_variables: tuple[tuple[str, int], ...]  # name and offset; the index is the engine's id
     unset_constants: tuple[str, ...]  # function constants that the source relies on and nobody gave a value
     errors: tuple[tuple[int, str, bool], ...]  # offset, sentence, whether the source is refused
+    # where the source takes pointers into several address spaces: what has to be known to check them all
+    places: space_words.Places | None
+    edits: tuple[Edits, Edits]  # that made the text, and the one without instantiations
 
 
 def _text(literals: str) -> str:
@@ -93,9 +96,18 @@ def _text(literals: str) -> str:
 
 
 class _Lowering:
-    def __init__(self, text: str, given: Mapping[str | int, constants.Value]) -> None:
+    def __init__(
+        self,
+        text: str,
+        given: Mapping[str | int, constants.Value],
+        places: space_words.Places | None = None,
+    ) -> None:
         self.text = text
         self.given = given
+        # with places, the words for address spaces stay: the text is for metalwright/spaces.h
+        self.places = places
+        self.spaces: set[str] = set()  # those that the source names
+        self.points = False  # whether it has a pointer or a reference besides the kernels' parameters
         self.kernel_bodies: set[int] = set()  # offsets of the braces that open them
         self.constants: dict[str, bool] = {}  # each function constant, and whether it has a value
         self.constant_names: dict[str, str] = {}  # how C++ names them from outside their namespaces
@@ -104,13 +116,17 @@ class _Lowering:
         self.edits = Edits()
         self.errors: list[tuple[int, str, bool]] = []
         self.kernels: list[KernelDeclaration] = []
-        self.templates: dict[str, tuple[KernelParameter, ...]] = {}
+        # for each kernel that is a template, its parameters and those of the template with their default values
+        self.templates: dict[str, tuple[tuple[KernelParameter, ...], tuple[_TemplateParameter, ...]]] = {}
         self.scopes: list[str] = []  # for each open brace, the namespace that it belongs to, or ""
         self.variables: list[tuple[str, int]] = []
         self.instantiations: list[tuple[int, int]] = []  # offsets of those that make kernels
         # the rules of Metal hold for the source as it is written
         self.written = self.source
-        self.drop_overloads()
+        if places is None:
+            self.drop_overloads()
+        else:
+            places.mark(self.edits)
         for start, end, new in swizzles.edits(self.tokens, self.source.brackets):
             self.edits.replace(start, end, new)
 
@@ -169,25 +185,30 @@ class _Lowering:
         index = 0
         while index < len(self.tokens):
             index = self.step(index)
-        self.check_rules()
+        places = self.check_rules() if self.places is None else None
         unset = tuple(
             name for name, is_set in self.constants.items() if not is_set and name not in self.asked
         )
+        outline = self.edits.without(self.text, self.instantiations)
         return Lowered(
             self.edits.apply(self.text),
-            self.edits.without(self.text, self.instantiations).apply(self.text),
+            outline.apply(self.text),
             tuple(self.kernels),
             tuple(self.variables),
             unset,
             tuple(sorted(self.errors)),
+            places if self.points and len(self.spaces) > 1 else None,
+            (self.edits, outline),
         )
 
-    def check_rules(self) -> None:
+    def check_rules(self) -> space_words.Places:
         internals = _INTERNALS.search(self.text) is not None
         tokens = self.written.tokens
         bodies = frozenset(i for i, token in enumerate(tokens) if token.offset in self.kernel_bodies)
-        for index, sentence in rules.check(self.written, bodies, internals):
+        checked = rules.check(self.written, bodies, internals)
+        for index, sentence in checked.mistakes:
             self.errors.append((tokens[min(index, len(tokens) - 1)].offset, sentence, False))
+        return space_words.places(self.written, checked.thread_objects, checked.casts)
 
     def step(self, index: int) -> int:
         token = self.tokens[index]
@@ -413,7 +434,7 @@ class _Lowering:
         if parameters is None:
             return after
         if self.word(index - 1) == ">" or self.is_template(index):
-            self.templates[name] = parameters
+            self.templates[name] = parameters, self.template_parameters(index)
         elif self.word(after) == "{":
             self.add_kernel(
                 _text(attributes.get("host_name", "")) or name,
@@ -436,6 +457,43 @@ class _Lowering:
                     i -= 1
             i -= 1
         return self.word(i) == ">"
+
+    def template_parameters(self, index: int) -> tuple[_TemplateParameter, ...]:
+        """Return the template parameters before a kernel's return type."""
+        close = index - 1
+        while close > 0 and self.word(close) != ">":
+            close -= 1
+        opened = (i for i in range(close, -1, -1) if self.word(i) == "<" and self.word(i - 1) == "template")
+        opening = next(opened, close)
+        found: list[_TemplateParameter] = []
+        for first, last in self.source.split(opening + 1, close):
+            value = next((i for i in range(first, last) if self.word(i) == "="), last)
+            default = self.text[self.end(value) : self.end(last - 1)] if value < last else ""
+            is_type = self.word(first) in ("typename", "class", "template")
+            found.append(_TemplateParameter(self.word(value - 1), default.strip(), is_type))
+        return tuple(found)
+
+    def instantiated(self, name: str, angle: int, close: int) -> tuple[KernelParameter, ...] | None:
+        """Return the parameters of a kernel with its template arguments in the values of their attributes."""
+        if name not in self.templates:
+            return None
+        parameters, names = self.templates[name]
+        given = [
+            self.text[self.tokens[first].offset : self.end(last - 1)]
+            for first, last in self.source.split(angle + 1, close)
+        ]
+        values: dict[str, str] = {}
+
+        def filled(written: str) -> str:
+            return "".join(values.get(token.text, token.text) for token in tokenize(written))
+
+        for position, one in enumerate(names):
+            argument = given[position] if position < len(given) else filled(one.default)
+            if argument:
+                values[one.name] = argument if one.is_type else f"({argument})"
+        return tuple(
+            replace(one, attribute=(one.attribute[0], filled(one.attribute[1]))) for one in parameters
+        )
 
     def instantiation(self, index: int) -> int:
         """``template [[host_name("x")]] [[kernel]] void f<float>(…);`` or ``… decltype(f<float>) f<float>;``"""
@@ -466,7 +524,7 @@ class _Lowering:
             return i
         name = self.word(angle - 1)
         expression = self.text[self.tokens[first].offset : self.end(close)]
-        parameters = self.templates.get(name)
+        parameters = self.instantiated(name, angle, close)
         if self.word(close + 1) == "(":
             closing = self.closing(close + 1)
             if parameters is None:
@@ -525,8 +583,19 @@ class _Lowering:
             if attribute is not None:
                 condition = attributes.get("function_constant", "")
                 condition = self.constant_names.get(condition, condition)
-                found.append(KernelParameter(self.word(named), space, attribute, condition))
+                offset = self.value_offset(first, last, attribute[1]) or self.tokens[named].offset
+                found.append(KernelParameter(self.word(named), space, attribute, offset, condition))
         return tuple(found)
+
+    def value_offset(self, first: int, last: int, value: str) -> int:
+        """Return where a parameter's attribute has this value, or 0."""
+        for i in range(first, last):
+            if self.is_attribute(i):
+                close = self.closing(i)
+                found = self.text.find(f"({value})", self.tokens[i].offset, self.end(close)) if value else -1
+                spaced = [k for k in range(i, close) if self.word(k) == "("]
+                return found + 1 if found >= 0 else self.tokens[spaced[0] + 1].offset if spaced else 0
+        return 0
 
     def parameter_attribute(
         self, index: int, space: str, attributes: dict[str, str], taken: dict[str, set[int]]
@@ -591,7 +660,11 @@ class _Lowering:
 
     def erase(self, index: int) -> None:
         token = self.tokens[index]
-        if token.text == "constant":
+        self.spaces.add(token.text)
+        if self.places is not None and space_words.belongs_to_a_type(self.source, index):
+            if token.text == "constant":
+                self.edits.replace(token.offset, token.offset, "const ")
+        elif token.text == "constant":
             self.edits.replace(token.offset, self.end(index), "const   ")
         else:
             self.blank(index, index)
@@ -600,8 +673,10 @@ class _Lowering:
         if self.word(index) == "threadgroup" and self.word(index - 1) in _BEFORE_A_STATEMENT:
             after = self.threadgroup_variables(index)
             if after is not None:
+                self.spaces.add("threadgroup")
                 return after
         self.erase(index)
+        self.points = self.points or space_words.points(self.source, index)
         return index + 1
 
     def threadgroup_variables(self, index: int) -> int | None:
@@ -632,7 +707,8 @@ class _Lowering:
         if not self.scopes:
             self.error(index, "a threadgroup variable can only stand in a kernel's body")
         type_text = " ".join(self.text[self.tokens[first].offset : self.tokens[i].offset].split())
-        self.blank(index, index)
+        if self.places is None:
+            self.blank(index, index)
         while True:
             if not self.is_word(i):
                 return None
@@ -647,7 +723,8 @@ class _Lowering:
                 )
                 return dimensions
             reference = f"(&{self.word(name)}){shape}" if shape else f"&{self.word(name)}"
-            new = f"{reference} = __mw::threadgroup_variable<{type_text}{shape}>({len(self.variables)})"
+            memory = "threadgroup_variable" if self.places is None else "spaces::threadgroup_variable"
+            new = f"{reference} = __mw::{memory}<{type_text}{shape}>({len(self.variables)})"
             self.variables.append((self.word(name), self.tokens[name].offset))
             start, end = self.tokens[name].offset, self.end(dimensions - 1)
             self.edits.replace(
@@ -670,3 +747,10 @@ def lower(text: str, given: Mapping[str | int, constants.Value] | None = None) -
     ``given`` holds values of function constants, by name or by number.
     """
     return _Lowering(text, given or {}).run()
+
+
+def lower_with_spaces(
+    text: str, given: Mapping[str | int, constants.Value] | None, places: space_words.Places
+) -> Lowered:
+    """Return the same text with its address spaces left in it, for ``metalwright/spaces.h``."""
+    return _Lowering(text, given or {}, places).run()

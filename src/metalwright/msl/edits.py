@@ -41,3 +41,14 @@ class Edits:
             pieces += [text[position:start], new]
             position = end
         return "".join([*pieces, text[position:]])
+
+    def origin(self, offset: int) -> int:
+        """Return the offset in the text as it was of an offset in the text with every replacement made."""
+        moved = 0  # by how much the replacements so far have lengthened the text
+        for start, end, new in sorted(self.replacements):
+            if offset < start + moved:
+                break
+            if offset < start + moved + len(new):
+                return start
+            moved += len(new) - (end - start)
+        return offset - moved

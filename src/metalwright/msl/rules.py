@@ -7,6 +7,7 @@ nothing where it is not sure: a valid kernel must never be refused, a mistake ma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from metalwright.msl.grammar import (
     PLAIN_TYPES,
@@ -27,15 +28,31 @@ Mistake = tuple[int, str]  # index of a token, sentence
 _TYPE_HEADS = frozenset({"struct", "class", "union"})
 _CONTROL = frozenset({"if", "for", "while", "switch", "catch"})
 _STATEMENT_WORDS = frozenset({"else", "do", "case", "default", "return"})
+# an & behind one of these is no operator between two values
+_BEFORE_AN_OPERAND = frozenset("( , = { ; ? : + - * / % < > ! & | ^ && || == != <= >= += -= ) }".split())
 _CASTS = frozenset({"reinterpret_cast", "static_cast", "const_cast"})
 # functions of the library have overloads for every address space: what a user adds to them does not decide a call
 _LIBRARY_PREFIXES = ("atomic_", "simd", "quad_")
 _LIBRARY_NAMES = frozenset({"frexp", "modf", "sincos", "fract", "swap", "max", "min"})
+_FAR = 100  # tokens of template arguments that are looked back over
 _DEEPEST = 100  # nested brackets; past that, clang says what it thinks of the source
 
 
-def check(source: TokenText, kernel_bodies: frozenset[int], internals: bool) -> list[Mistake]:
-    """Return the mistakes in a source, by the index of a token.
+@dataclass(frozen=True)
+class Checked:
+    """The mistakes in a source, by the index of a token, and what else the walk over it has seen.
+
+    ``thread_objects`` are expressions that name an object of the thread where its address is taken, ``casts`` those
+    that are cast to a pointer in a named address space: indices of the first token and of the one behind the last.
+    """
+
+    mistakes: list[Mistake]
+    thread_objects: tuple[tuple[int, int], ...] = ()
+    casts: tuple[tuple[str, int, int], ...] = ()
+
+
+def check(source: TokenText, kernel_bodies: frozenset[int], internals: bool) -> Checked:
+    """Return the mistakes in a source.
 
     Args:
         source: the tokens without spaces, comments and directives.
@@ -43,11 +60,12 @@ def check(source: TokenText, kernel_bodies: frozenset[int], internals: bool) -> 
         internals: whether the source asks for what Metal keeps for its own headers (``#pragma METAL internals``).
     """
     if _deepest(source.tokens) > _DEEPEST:
-        return []
+        return Checked([])
     walk = _Walk(source, kernel_bodies, internals)
     walk.declarations(0, len(source), "namespace")
     walk.check_calls()
-    return walk.mistakes + bare_pointers(walk.source, walk.types - walk.template_names)
+    mistakes = walk.mistakes + bare_pointers(walk.source, walk.types - walk.template_names)
+    return Checked(mistakes, tuple(walk.thread_objects), tuple(walk.casts))
 
 
 def _deepest(tokens: Sequence[Token]) -> int:
@@ -77,6 +95,8 @@ class _Walk:
         self.calls: list[tuple[int, list[tuple[int, str, str]]]] = []
         self.in_kernel = False
         self.result_space = ""
+        self.thread_objects: list[tuple[int, int]] = []
+        self.casts: list[tuple[str, int, int]] = []
 
     def lookup(self, name: str) -> Declarator | None:
         scopes = self.scopes[1:] if self.in_struct else self.scopes
@@ -117,6 +137,8 @@ class _Walk:
                 self.declarations(opening + 1, min(source.closing(opening), last), "namespace")
                 return source.closing(opening) + 1
             return self.find(i, last, ";") + 1
+        if head == "enum":
+            self.note_enum(i)
         if head in ("using", "typedef", "static_assert", "template", "friend", "extern", "enum"):
             return self.statement_end(i, last)
         return self.entity(start, i, last, where, is_template)
@@ -179,6 +201,11 @@ class _Walk:
         self.declarations(opening + 1, closing, "struct")
         self.scopes.pop()
         self.in_struct -= 1
+
+    def note_enum(self, i: int) -> None:
+        name = i + 1 + (self.source.text(i + 1) in ("class", "struct"))
+        if self.source.is_word(name):
+            self.types.add(self.source.text(name))
 
     def note_template_names(self, first: int, last: int) -> None:
         for i in range(first, last):
@@ -470,6 +497,8 @@ class _Walk:
         """What begins at one token of an expression: an assignment, a cast, a call, a lambda."""
         source = self.source
         text = source.text(i)
+        if source.is_word(i) and (end := self.thread_object(i)):
+            self.thread_objects.append((i, end))
         if text == "=" and source.is_word(i - 1) and source.text(i - 2) in (";", "{", "}", ")", "else"):
             target = self.lookup(source.text(i - 1))
             if target is not None and target.kind == "pointer":
@@ -478,6 +507,7 @@ class _Walk:
             close = source.closing(i)
             if (space := cast_target(source, i + 1, close)) and not source.is_word(i - 1):
                 end = unary_operand(source, close + 1)
+                self.casts.append((space, close + 1, end))
                 self.check_cast(space, close + 1, min(end, last))
             elif source.text(i - 1) == "]":
                 self.lambda_parameters(i)
@@ -491,6 +521,49 @@ class _Walk:
             close = source.closing_angle(i)
             if close >= 0 and source.text(close + 1) == "(":
                 self.note_call(i - 1, close + 1)
+
+    def thread_object(self, i: int) -> int:
+        """Return the index behind an object of the thread whose address is taken at ``i``, or 0.
+
+        ``&v``, ``&v[2]``, arrays, which become pointers, and what a function may take by reference.
+        """
+        source = self.source
+        before = source.text(i - 1)
+        if before in (".", "->", "::") or source.text(i + 1) in ("(", ".", "->", "::", "<"):
+            return 0
+        known = self.lookup(source.text(i))
+        if known is None or known.index >= i or known.space not in ("", "thread"):
+            return 0
+        if known.kind == "array" and source.text(i + 1) != "[":
+            # [a] and [&a] of a lambda take no address
+            return i + 1 if "[" not in (before, source.text(i - 2)) else 0
+        if self.is_argument(i) and known.kind == "value" and "constexpr" not in known.specifiers:
+            return i + 1
+        if before != "&" or not (source.text(i - 2) in _BEFORE_AN_OPERAND or source.text(i - 2) == "return"):
+            return 0
+        if known.kind == "array":
+            end = i + 1
+            while source.text(end) == "[":
+                end = source.closing(end) + 1
+            return 0 if source.text(end) in ("(", ".", "->") else end
+        return i + 1 if known.kind == "value" and source.text(i + 1) != "[" else 0
+
+    def is_argument(self, i: int) -> bool:
+        """Whether the word at ``i`` is all of an argument of one of the source's own functions."""
+        source = self.source
+        if source.text(i - 1) not in ("(", ",") or source.text(i + 1) not in (",", ")"):
+            return False
+        k = i - 1
+        while k >= 0 and source.text(k) not in ("(", "[", "{", ";"):
+            k = source.opening.get(k, k) - 1
+        if source.text(k) != "(":
+            return False
+        name = k - 1
+        if source.text(name) == ">":
+            # f<T>(v)
+            opened = (o for o in range(name - 1, max(name - _FAR, 0), -1) if source.text(o) == "<")
+            name = next((o for o in opened if source.closing_angle(o) == name), 0) - 1
+        return source.text(name) in self.functions or source.text(name) in self.methods
 
     def check_cast(self, space: str, first: int, last: int) -> None:
         given = points_to(self.source, first, last, self.lookup)

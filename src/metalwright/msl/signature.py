@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from metalwright.engine import KernelSignature, Parameter
 from metalwright.errors import CompileError, Diagnostic
 from metalwright.msl.attributes import NUMBERED, TEXTURE_TYPES
-from metalwright.msl.dialect import KernelDeclaration
+from metalwright.msl.dialect import KernelDeclaration, KernelParameter
+
+Diagnose = Callable[[int, str], Diagnostic]  # of an offset of the preprocessed text
+# what stands for files where clang speaks of text that nobody wrote
+ENTRIES = "<kernels>"
+VALUES = "<values of attributes>"  # its lines are offsets of the preprocessed text, and one
 
 ENTRY = "__mw_entry_{0}"
 DESCRIBE = "__mw_signature_{0}"
@@ -56,25 +62,48 @@ def descriptions(kernels: tuple[KernelDeclaration, ...]) -> str:
 
 
 def _tags(kernel: KernelDeclaration) -> str:
-    return ", ".join(parameter.tag for parameter in kernel.parameters)
+    return ", ".join(_tag(parameter) for parameter in kernel.parameters)
 
 
-def read(ir: str, kernels: tuple[KernelDeclaration, ...]) -> tuple[KernelSignature, ...]:
+def _tag(parameter: KernelParameter) -> str:
+    """Return the C++ type that stands for a parameter's attribute (``metalwright/entry.h``)."""
+    kind, value = parameter.attribute
+    if kind not in NUMBERED:
+        return f"__mw::attribute<__mw::position::{kind}>"
+    if not value.isdigit():
+        # what the compiler says of an expression is found again by the line that it is said to stand on
+        value = f'\n# {parameter.offset + 1} "{VALUES}"\n{" ".join(value.split())}\n# 1 "{ENTRIES}"\n'
+    tag = f"__mw::{kind}_at<{value}>"
+    return (
+        f"__mw::only_if<({parameter.condition}), {tag}>" if parameter.condition and kind == "buffer" else tag
+    )
+
+
+def read(ir: str, kernels: tuple[KernelDeclaration, ...], diagnose: Diagnose) -> tuple[KernelSignature, ...]:
     """Return the signatures of a module's kernels."""
-    return tuple(_read_one(ir, index, kernel) for index, kernel in enumerate(kernels))
+    return tuple(_read_one(ir, index, kernel, diagnose) for index, kernel in enumerate(kernels))
 
 
-def _read_one(ir: str, index: int, kernel: KernelDeclaration) -> KernelSignature:
+def _read_one(ir: str, index: int, kernel: KernelDeclaration, diagnose: Diagnose) -> KernelSignature:
     start = ir.index(f"@{DESCRIBE.format(index)}(")
     body = ir[start : ir.index("\n}", start)]
     indices = {int(position): int(number) for position, number in _INDEX.findall(body)}
-    for position, number in indices.items():
-        attribute = kernel.parameters[position].attribute[0]
-        if attribute in NUMBERED and not 0 <= number < _COUNTS[attribute]:
-            name = kernel.parameters[position].name
-            sentence = f"parameter {name!r}: Metal has {attribute}s 0 to {_COUNTS[attribute] - 1}"
-            raise CompileError(kernel.host_name, (Diagnostic("error", sentence),))
     absent = {int(position) for position in _ABSENT.findall(body)}
+    taken: dict[tuple[str, int], str] = {}
+    for position, number in indices.items():
+        parameter = kernel.parameters[position]
+        attribute = parameter.attribute[0]
+        if attribute not in NUMBERED or position in absent:
+            continue
+        sentence = ""
+        other = taken.setdefault((attribute, number), parameter.name)
+        if not 0 <= number < _COUNTS[attribute]:
+            last = _COUNTS[attribute] - 1
+            sentence = f"[[{attribute}({number})]] is out of range: Metal has {attribute}s 0 to {last}"
+        elif other != parameter.name:
+            sentence = f"[[{attribute}({number})]] is already taken by {other!r}: give {parameter.name!r} another index"
+        if sentence:
+            raise CompileError(kernel.host_name, (diagnose(parameter.offset, sentence),))
     parameters = []
     for call in _CALL.findall(body):
         position, kind, element, size, lanes, rank = (
