@@ -1,0 +1,175 @@
+"""The gated delta rule: step by step, in chunks of eight steps by simdgroup matrices, and its gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from arrays import TYPES, garbage, groups, normal, placed, up
+from units import Unit
+
+SEQUENTIAL, CHUNKED, BACKWARD = "gated_delta_seq", "gated_delta_fused_chunk", "gated_delta_vjp_seq"
+# steps of a chunk, which are rows of a simdgroup matrix
+CHUNK = 8
+# a result in half is rounded once
+CLOSE = {"float": (2e-5, 2e-5), "half": (1e-3, 1e-3), "bfloat16_t": (8e-3, 8e-3)}
+
+
+@dataclass(frozen=True)
+class Size:
+    """One instantiation: elements of keys and values, heads of each; a checkpoint of the state every some steps."""
+
+    kind: str
+    keys: int
+    values: int
+    key_heads: int
+    value_heads: int
+    every: int = 4
+
+    def arguments(self, last: int) -> str:
+        return f"{self.kind}, {self.keys}, {self.values}, {self.key_heads}, {self.value_heads}, {last}"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    gate: torch.Tensor
+    beta: torch.Tensor
+    state: torch.Tensor
+
+    @classmethod
+    def of(cls, size: Size, batch: int, steps: int) -> Inputs:
+        """Return random ones: keys are of length one, gates and betas between 0 and 1."""
+        shape = (batch, steps)
+        key = normal(steps, *shape, size.key_heads, size.keys)
+        gates = normal(steps + 1, 2, *shape, size.value_heads).sigmoid()
+        dtype = TYPES[size.kind]
+        return cls(
+            (normal(steps + 2, *key.shape) * size.keys**-0.5).to(dtype),
+            (key / key.norm(dim=-1, keepdim=True)).to(dtype),
+            normal(steps + 3, *shape, size.value_heads, size.values, kind=size.kind),
+            (0.5 + gates[0] / 2).to(dtype),
+            gates[1].to(dtype),
+            normal(steps + 4, batch, size.value_heads, size.values, size.keys),
+        )
+
+    def all(self) -> tuple[torch.Tensor, ...]:
+        return self.q, self.k, self.v, self.gate, self.beta, self.state
+
+    def double(self) -> Inputs:
+        return Inputs(*(one.double() for one in self.all()))
+
+    @property
+    def steps(self) -> int:
+        return self.q.shape[1]
+
+
+def recurrence(given: Inputs) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+    """Return the results of all steps, the last state, and the state before each step."""
+    shared = given.v.shape[2] // given.q.shape[2]
+    q, k = (one.repeat_interleave(shared, 2) for one in (given.q, given.k))
+    state, results, entered = given.state, [], []
+    for t in range(given.steps):
+        entered.append(state)
+        state = state * given.gate[:, t, :, None, None]
+        known = torch.einsum("bhvk,bhk->bhv", state, k[:, t])
+        delta = (given.v[:, t] - known) * given.beta[:, t, :, None]
+        state = state + delta[..., None] * k[:, t, :, None, :]
+        results.append(torch.einsum("bhvk,bhk->bhv", state, q[:, t]))
+    return torch.stack(results, 1), state, entered
+
+
+def checkpoints(size: Size, entered: list[torch.Tensor]) -> torch.Tensor:
+    """Return the states before every so many steps, by head and then by step."""
+    return torch.stack(entered[:: size.every], 2).flatten(0, 1)
+
+
+def close(kind: str, out: torch.Tensor, expected: torch.Tensor) -> None:
+    rtol, atol = CLOSE[kind]
+    torch.testing.assert_close(out, expected.to(out.dtype), rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("save", [False, True])
+@pytest.mark.parametrize(
+    "size",
+    [Size("float", 32, 8, 2, 2), Size("half", 64, 12, 1, 3), Size("bfloat16_t", 128, 4, 2, 4)],
+    ids=str,
+)
+def test_step_by_step(bench, size: Size, save: bool) -> None:
+    kernels = ((SEQUENTIAL, SEQUENTIAL, size.arguments(size.every)),)
+    unit = Unit("gated_delta_update.h", (), kernels, ((200, save),))
+    for steps in (1, 9):
+        given = Inputs.of(size, 2, steps)
+        y, state = (
+            garbage(*given.v.shape, dtype=given.v.dtype),
+            garbage(*given.state.shape, dtype=torch.float32),
+        )
+        kept = garbage(
+            2 * size.value_heads, up(steps, size.every), size.values, size.keys, dtype=torch.float32
+        )
+        arguments = dict(
+            enumerate((given.q, given.k, given.v, given.state, given.gate, given.beta, y, state, steps))
+        )
+        bench.run(
+            unit,
+            SEQUENTIAL,
+            *placed(arguments | ({9: kept} if save else {})),
+            **groups(1, size.values // 4, 2 * size.value_heads, group=(32, 4, 1)),
+        )
+        expected, last, entered = recurrence(given.double())
+        close(size.kind, y, expected)
+        close("float", state, last)
+        if save:
+            close("float", kept, checkpoints(size, entered))
+
+
+@pytest.mark.parametrize("size", [Size("float", 32, 64, 1, 2), Size("half", 64, 32, 2, 2)], ids=str)
+def test_in_chunks(bench, size: Size) -> None:
+    kernels = ((CHUNKED, CHUNKED, size.arguments(CHUNK)),)
+    unit = Unit("gated_delta_update.h", (), kernels, ((200, False),))
+    for steps in (1, 8, 21):
+        given = Inputs.of(size, 2, steps)
+        y, state = (
+            garbage(*given.v.shape, dtype=given.v.dtype),
+            garbage(*given.state.shape, dtype=torch.float32),
+        )
+        bench.run(
+            unit,
+            CHUNKED,
+            *(given.q, given.k, given.v, given.state, given.gate, given.beta),
+            *(y, state, steps),
+            **groups(1, size.values // 32, 2 * size.value_heads, group=(32, 4, 1)),
+        )
+        expected, last, _ = recurrence(given.double())
+        close(size.kind, y, expected)
+        close("float", state, last)
+
+
+@pytest.mark.parametrize("size", [Size("float", 32, 8, 2, 2), Size("half", 64, 12, 1, 3)], ids=str)
+def test_gradient(bench, size: Size) -> None:
+    """The states that the forward pass would keep are the reference's, so that this stands for itself."""
+    kernels = ((BACKWARD, BACKWARD, size.arguments(size.every)),)
+    unit = Unit("gated_delta_update_vjp.h", (), kernels)
+    for steps in (1, 10):
+        given = Inputs.of(size, 2, steps)
+        leaves = Inputs(*(one.requires_grad_() for one in given.double().all()))
+        results, last, entered = recurrence(leaves)
+        by_result = normal(5, *results.shape, kind=size.kind)
+        by_state = normal(6, *last.shape)
+        torch.autograd.backward((results, last), (by_result.double(), by_state.double()))
+        # what is added up by atomics starts as zero
+        dq, dk, dg, db = (torch.zeros(one.shape) for one in (given.q, given.k, given.gate, given.beta))
+        dv, dh = (garbage(*one.shape, dtype=torch.float32) for one in (given.v, given.state))
+        bench.run(
+            unit,
+            BACKWARD,
+            *(given.q, given.k, given.v, given.gate, given.beta),
+            *(by_result, by_state, checkpoints(size, entered).detach().float(), steps),
+            *(dq, dk, dv, dg, db, dh),
+            **groups(1, size.values // 4, 2 * size.value_heads, group=(32, 4, 1)),
+        )
+        for out, leaf in zip((dq, dk, dv, dg, db, dh), leaves.all(), strict=True):
+            close("float", out, leaf.grad)
