@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import json
-import os
 import re
-import shutil
-import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
@@ -24,14 +21,22 @@ from metalwright.errors import (
     Site,
     UnsupportedFeatureError,
 )
-from metalwright.msl import callees, constants, diagnostics, recursion, repairs, signature, space_types
+from metalwright.msl import (
+    callees,
+    constants,
+    diagnostics,
+    headers,
+    recursion,
+    repairs,
+    signature,
+    space_types,
+)
 from metalwright.msl.dialect import KernelDeclaration, Lowered, lower, lower_with_spaces
 from metalwright.msl.inlining import inline_all
 from metalwright.msl.program import LineMap, Section, join, sources
 from metalwright.msl.verify import calls_left, verify
+from metalwright.toolchain import ClangResult
 
-INCLUDE = Path(__file__).parent / "include"
-_ROOT = "/metalwright"
 _MATH = {
     # IEEE: each operation rounds once, in the order that the source says
     "safe": ["-ffp-contract=off"],
@@ -40,7 +45,7 @@ _MATH = {
     "fast": ["-ffast-math", "-ffp-contract=fast", "-fno-finite-math-only"],
 }
 _LANGUAGE = (
-    "-x c++ -std=c++23 -ffreestanding -nostdinc -nostdlib -fno-exceptions -fno-rtti -fdeclspec -fsigned-char "
+    "-std=c++23 -ffreestanding -nostdinc -nostdlib -fno-exceptions -fno-rtti -fdeclspec -fsigned-char "
     "-fno-threadsafe-statics -fno-strict-aliasing -fwrapv -fno-math-errno -Xclang -ffloat16-excess-precision=none "
     "-Xclang -fbfloat16-excess-precision=none "
     "-fno-color-diagnostics -fno-caret-diagnostics -fno-diagnostics-fixit-info -fno-spell-checking -fno-elide-type -w -ferror-limit=20 "
@@ -54,6 +59,7 @@ _CHECKED = (
 )
 # calls that come last stay calls: a function that calls itself is found by them
 _OPTIMISED = ("-O2", "-fno-optimize-sibling-calls")
+_IR = ("-S", "-emit-llvm")
 _AS_WRITTEN = ("-Xclang", "-disable-llvm-passes")
 # what user code asks in `#if`; the other macros of Metal's headers are for the compiler (metalwright/macros.h)
 _VERSION = (
@@ -67,7 +73,9 @@ _OTHER_HEADERS = (
     "mesh numeric packed_vector quadgroup raytracing utility "
     "visible_function_table"
 ).split()
-_HEADERS = [path.name for path in INCLUDE.glob("metal_*")] + [f"metal_{name}" for name in _OTHER_HEADERS]
+_HEADERS = [path.name for path in headers.INCLUDE.glob("metal_*")] + [
+    f"metal_{name}" for name in _OTHER_HEADERS
+]
 _INCLUDE_LINE = re.compile(
     rf"^[ \t]*#[ \t]*include[ \t]*<(?:{'|'.join(_HEADERS)}|simd/simd\.h|MetalPerformancePrimitives/\w+\.h)>[ \t]*$",
     re.MULTILINE,
@@ -208,13 +216,13 @@ def _compile(source: Source, part: Part | str) -> Module:
     if not isinstance(part, Part):
         kernels = tuple(kernel for kernel in kernels if kernel.host_name == part)[:1]
     launched = () if part is Part.OUTLINE else kernels
-    arguments = [*_LANGUAGE, *_MATH[options.math_mode], *_confined("include"), "-S", "-emit-llvm", "-o", "-"]
+    language = [*_LANGUAGE, *_MATH[options.math_mode]]
     level = _CHECKED if options.checked else _OPTIMISED
     unrepaired: str | None = text
     while unrepaired is not None:
         text = unrepaired
-        whole = _whole(text, launched, kernels).encode()
-        done = toolchain.clang([*level, *arguments], whole)
+        whole = _whole(text, launched, kernels)
+        done = _clang([*level, *language], _IR, whole)
         unrepaired = None if done.ok else repairs.repair(text, done.messages, user.keys())
     if not done.ok:
         raise diagnostics.failure(label, done.messages, LineMap(text), user, source.value_of_attribute)
@@ -227,7 +235,7 @@ def _compile(source: Source, part: Part | str) -> Module:
     if calls_left(ir, entries):
         # where it is refused, the message needs to know the line
         lines_known = _CHECKED if options.checked or not options.recursion else _OPTIMISED
-        written = toolchain.clang([*lines_known, *_AS_WRITTEN, *arguments], whole).output.decode()
+        written = _clang([*lines_known, *language], [*_IR, *_AS_WRITTEN], whole).output.decode()
         allowed = recursion.allow(label, written, entries, options.recursion, LineMap(text), user)
         if allowed is not None:
             ir = inline_all(allowed.ir, ["-O0"] if options.checked else _OPTIMISED)
@@ -261,9 +269,8 @@ def _check_address_spaces(source: Source, part: Part | str, launched: tuple[Kern
     text, edits = (
         (spaced.text, spaced.edits[0]) if part is Part.ALL else (spaced.uninstantiated, spaced.edits[1])
     )
-    arguments = [*_LANGUAGE, *space_types.TARGET, *_confined("include")]
-    framed = f"{space_types.BEGIN}\n{text}\n{space_types.END}"
-    done = toolchain.clang(arguments, _whole(framed, launched, ()).encode())
+    framed = _whole(f"{space_types.BEGIN}\n{text}\n{space_types.END}", launched, ())
+    done = _clang([*_LANGUAGE, *space_types.TARGET], space_types.READ_ONLY, framed)
     mistakes = [] if done.ok else space_types.mistakes(done.messages, text, source.user.keys())
     found: list[Diagnostic] = []
     for mistake in mistakes:
@@ -274,24 +281,19 @@ def _check_address_spaces(source: Source, part: Part | str, launched: tuple[Kern
         raise CompileError(source.label, tuple(found[:_MOST_SHOWN]))
 
 
+def _clang(options: Sequence[str], output: Sequence[str], text: str) -> ClangResult:
+    """Run clang over plain C++ that came from MSL."""
+    return headers.clang(options, output, text, _TENSOR_OPERATION.search(text) is not None, _identity())
+
+
 def _whole(text: str, launched: tuple[KernelDeclaration, ...], kernels: tuple[KernelDeclaration, ...]) -> str:
-    """Return a program's plain C++ with the headers before it and the kernels' entries behind it."""
+    """Return a program's plain C++ with the kernels' entries behind it."""
     return "\n".join(
         [
-            # everything becomes part of the kernel: the engine's intrinsics need its context
-            "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)",
-            "#include <metal_stdlib>",
-            # large, and few kernels use it, though many open its namespace
-            "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>"
-            if _TENSOR_OPERATION.search(text)
-            else "namespace mpp { namespace tensor_ops {} }",
-            "#include <metalwright/entry.h>",
             text,
             f'# 1 "{signature.ENTRIES}"',
             signature.entries(launched),
             signature.descriptions(kernels),
-            "#pragma clang attribute pop",
-            "",
         ]
     )
 
@@ -329,7 +331,8 @@ def _preprocess(text: str, user: dict[str, str], options: CompileOptions, label:
     folders = options.include_folders
     macros = [*_VERSION, *(_FAST_MATH if options.math_mode == "fast" else [])]
     done = toolchain.clang(
-        [*_LANGUAGE, *macros, *_confined("stubs", folders), "-E", "-o", "-"], text.encode()
+        ["-x", "c++", *_LANGUAGE, *macros, *headers.confined("stubs", folders), "-E", "-o", "-"],
+        text.encode(),
     )
     if not done.ok:
         raise diagnostics.failure(label, _real_names(done.messages, folders), LineMap(text), user)
@@ -345,7 +348,7 @@ def _preprocess(text: str, user: dict[str, str], options: CompileOptions, label:
 def _real_names(text: str, folders: tuple[str, ...]) -> str:
     """Return clang's output with the names that included files have outside its view."""
     for index, folder in enumerate(folders):
-        text = text.replace(f"{_ROOT}/user{index}/", f"{folder}/")
+        text = text.replace(f"{headers.ROOT}/user{index}/", f"{folder}/")
     return text
 
 
@@ -390,58 +393,6 @@ def _identity() -> str:
         path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc"
     )
     return "\n".join([toolchain.identity(), cache.key(*(path.read_bytes() for path in files))])
-
-
-def _confined(view: str, folders: tuple[str, ...] = ()) -> list[str]:
-    """Return the options under which clang sees Metal's headers (or stubs of them), these folders, and no other file."""
-    roots = [part for index in range(len(folders)) for part in ("-I", f"{_ROOT}/user{index}")]
-    return ["-ivfsoverlay", str(_overlay(view, folders)), "-I", f"{_ROOT}/{view}", *roots]
-
-
-def _remove_own(folder: Path, process: int) -> None:
-    # a forked child inherits this, and its parent still needs the folder
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@functools.cache
-def _overlay_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="metalwright-"))
-    atexit.register(_remove_own, folder, os.getpid())
-    return folder
-
-
-@functools.lru_cache(maxsize=64)
-def _overlay(view: str, folders: tuple[str, ...]) -> Path:
-    headers = [path.relative_to(INCLUDE).as_posix() for path in sorted(INCLUDE.rglob("*")) if path.is_file()]
-    if view == "stubs":
-        # at the preprocessing step Metal's headers are their macros alone, so the lowering never sees our C++
-        files = {
-            header: "metalwright/macros.h"
-            for header in headers
-            if not header.startswith("metalwright/") or "macros" in header
-        }
-    else:
-        files = {header: header for header in headers}
-    roots: list[dict[str, str]] = [
-        {"type": "file", "name": f"{_ROOT}/{view}/{name}", "external-contents": str(INCLUDE / target)}
-        for name, target in files.items()
-    ]
-    roots += [
-        {"type": "directory-remap", "name": f"{_ROOT}/user{index}", "external-contents": folder}
-        for index, folder in enumerate(folders)
-    ]
-    overlay = {
-        "version": 0,
-        "case-sensitive": True,
-        "use-external-names": False,
-        "redirecting-with": "redirect-only",
-        "roots": roots,
-    }
-    name = f"{view}-{cache.key(*folders)[:16]}.yaml" if folders else f"{view}.yaml"
-    path = _overlay_folder() / name
-    path.write_text(json.dumps(overlay))
-    return path
 
 
 def _pack(module: Module) -> bytes:

@@ -19,7 +19,8 @@ from metalwright.msl.spaces import NO_CONVERSION
 from metalwright.msl.tokens import tokenize
 
 # the flat address space of this target is what a plain pointer has, and holds the others
-TARGET = ("-target", "amdgcn-amd-amdhsa", "-nogpulib", "-fsyntax-only", "-ferror-limit=1000")
+TARGET = ("-target", "amdgcn-amd-amdhsa", "-nogpulib")
+READ_ONLY = ("-fsyntax-only", "-ferror-limit=1000")
 BEGIN = "#include <metalwright/spaces.h>"
 END = "\n".join(f"#undef {word}" for word in ("thread", "device", "constant", "threadgroup"))
 
