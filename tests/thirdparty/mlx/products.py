@@ -76,7 +76,8 @@ class Case:
             return groups(up(rows, vectors), up(columns, 2 * 32 // lanes), products, group=TWO_SIMDGROUPS)
         if "qvm" in self.name:
             return groups(rows, up(columns, 2 * min(self.group, 32)), products, group=TWO_SIMDGROUPS)
-        return groups(rows, up(columns, 8), products, group=TWO_SIMDGROUPS)
+        results = self.more[3] if len(self.more) > 3 else 4
+        return groups(rows, up(columns, 2 * results), products, group=TWO_SIMDGROUPS)
 
 
 def unit(
@@ -111,7 +112,7 @@ def multiply(bench: Any, code: Unit, case: Case, sizes: tuple[int, int, int], we
     y = garbage(*case.batch, rows, columns, dtype=case.dtype)
     counts = [summed, columns, rows] if case.name.startswith(("qmm", "qmv_wide")) else [summed, columns]
     bench.run(
-        code, case.host, *weights.parts, x, y, *counts, *vectors_of(x), *weights.strides(),
+        code, case.host, *weights.arguments, x, y, *counts, *vectors_of(x), *weights.strides(),
         **case.launch(rows, columns, products=y.numel() // (rows * columns)),
     )  # fmt: skip
     assert torch.equal(y, case.product(x, weights.values)), sizes
@@ -135,7 +136,7 @@ def multiply_gathered(
             torch.tensor(rhs.stride()),
         ]
         bench.run(
-            code, case.host, *weights.parts, x, lhs, rhs, y, *counts, *vectors_of(x), *weights.strides(), *indices,
+            code, case.host, *weights.arguments, x, lhs, rhs, y, *counts, *vectors_of(x), *weights.strides(), *indices,
             **case.launch(rows, columns, products=lhs.numel()),
         )  # fmt: skip
         assert torch.equal(y, case.product(x[lhs.long()], weights.values[rhs.long()])), (sizes, lhs.ndim)
@@ -160,7 +161,7 @@ def multiply_vectors_in_parts(
     y = garbage(parts, rows, columns, dtype=case.dtype)
     words, *others = weights.parts
     bench.run(
-        code, case.host, *weights.parts, x, y, size, columns,
+        code, case.host, *weights.arguments, x, y, size, columns,
         1, torch.tensor([parts, rows, summed // parts], dtype=torch.int32), torch.tensor([size, size, 1]),
         1, torch.tensor([parts, summed, words.shape[-1] // parts], dtype=torch.int32),
         *(torch.tensor([size * part.shape[-1], *part.stride()]) for part in (words, *others)),
@@ -179,7 +180,7 @@ def multiply_matrices_in_parts(
     y = garbage(parts, rows, columns, dtype=torch.float32)
     size = summed // parts
     bench.run(
-        code, case.host, *weights.parts, x, y, summed, columns, rows, size, rows * columns,
+        code, case.host, *weights.arguments, x, y, summed, columns, rows, size, rows * columns,
         **case.launch(rows, columns, products=parts),
     )  # fmt: skip
     assert torch.equal(y, split_sums(case, x, weights.values, size, torch.float32)), sizes
@@ -195,7 +196,7 @@ def multiply_sorted(
     y = garbage(rows, columns, dtype=case.dtype)
     offsets = torch.tensor([sum(counts[:index]) for index in range(len(counts))], dtype=torch.int32)
     tiles = min(rows, up(rows, 16) + len(counts) - 1)
-    words, *others = weights.parts
+    words, *others = weights.arguments
     bench.run(
         code, case.host, x, words, *others, offsets, y, rows, columns, summed, len(counts),
         **groups(up(columns, 32), tiles, 1, group=TWO_SIMDGROUPS),

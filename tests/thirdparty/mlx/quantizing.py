@@ -10,6 +10,7 @@ whatever order: then a kernel's result is the exact one, rounded once, and the t
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +39,25 @@ def unpack(words: torch.Tensor, bits: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Matrices:
-    """One or more quantised matrices: ``parts`` are the arguments of a kernel, ``values`` what they stand for."""
+    """One or more quantised matrices.
+
+    Attributes:
+        parts: codes and scales, and biases where codes are affine.
+        values: what they stand for.
+        whole: scales of whole matrices, for kernels that take such.
+    """
 
     parts: tuple[torch.Tensor, ...]
     values: torch.Tensor
+    whole: tuple[torch.Tensor, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[torch.Tensor, ...]:
+        return (*self.parts, *self.whole)
+
+    def with_room(self) -> Matrices:
+        """Return the same matrices with memory behind them, as buffers of a GPU have for they are rounded up."""
+        return dataclasses.replace(self, parts=tuple(with_room(part) for part in self.parts))
 
     def strides(self) -> list[Any]:
         """Return the arguments by which a kernel finds a matrix among several: dimensions, shape and strides."""
@@ -51,6 +67,12 @@ class Matrices:
             torch.tensor(words.shape, dtype=torch.int32),
             *(torch.tensor(part.stride()) for part in self.parts),
         ]
+
+
+def with_room(part: torch.Tensor) -> torch.Tensor:
+    memory = torch.zeros(part.numel() + 1024, dtype=part.dtype)
+    memory[: part.numel()] = part.flatten()
+    return memory[: part.numel()].view(part.shape)
 
 
 def affine(shape: tuple[int, ...], group: int, bits: int, kind: str) -> Matrices:
