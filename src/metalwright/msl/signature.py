@@ -74,9 +74,10 @@ def _tag(parameter: KernelParameter) -> str:
         # what the compiler says of an expression is found again by the line that it is said to stand on
         value = f'\n# {parameter.offset + 1} "{VALUES}"\n{" ".join(value.split())}\n# 1 "{ENTRIES}"\n'
     tag = f"__mw::{kind}_at<{value}>"
-    return (
-        f"__mw::only_if<({parameter.condition}), {tag}>" if parameter.condition and kind == "buffer" else tag
-    )
+    if not parameter.condition or kind != "buffer":
+        return tag
+    constant = "true" if parameter.address_space == "constant" else "false"
+    return f"__mw::only_if<({parameter.condition}), {tag}, {constant}>"
 
 
 def read(ir: str, kernels: tuple[KernelDeclaration, ...], diagnose: Diagnose) -> tuple[KernelSignature, ...]:

@@ -10,9 +10,10 @@ namespace __mw {
 template <u32 Index> struct buffer_at {};
 template <u32 Index> struct threadgroup_at {};
 template <u32 Index> struct texture_at {};
-// A buffer with [[function_constant(c)]] where c is false.
-template <class Tag> struct absent {};
-template <bool Present, class Tag> using only_if = metal::conditional_t<Present, Tag, absent<Tag>>;
+// A buffer with [[function_constant(c)]] where c is false, in constant memory or not.
+template <class Tag, bool Constant> struct absent {};
+template <bool Present, class Tag, bool Constant>
+using only_if = metal::conditional_t<Present, Tag, absent<Tag, Constant>>;
 enum class position {
   thread_position_in_grid,
   threads_per_grid,
@@ -180,26 +181,30 @@ struct bind<T, attribute<Which>> {
   template <u32 Position> static void describe() { __mw::describe<T, Position, kind_attribute>(); }
 };
 
-// A pointer to no memory; a constant is zero, since kernels copy one that they go on not to use.
-template <class P, class Tag> struct bind<P, absent<Tag>> : bind<P, Tag> {
+// A pointer to no memory; a constant or a struct of constants is zero, since kernels copy some that they go on not to
+// use.
+template <class P, class Tag> struct bind_absent : bind<P, Tag> {
   template <u32 Position> static void describe() {
     bind<P, Tag>::template describe<Position>();
     __mw_describe_absent(Position);
   }
 };
 template <class T> struct zeros { alignas(T) static constexpr unsigned char bytes[sizeof(T)] = {}; };
-template <class T, class Tag> struct bind<const T&, absent<Tag>> : bind<const T&, Tag> {
+template <class P, class Tag, bool Constant> struct bind<P, absent<Tag, Constant>> : bind_absent<P, Tag> {};
+template <class T, class Tag, bool Constant>
+struct bind<const T&, absent<Tag, Constant>> : bind_absent<const T&, Tag> {
   static const T& make(const thread&) { return reinterpret_cast<const T&>(zeros<T>::bytes); }
-  template <u32 Position> static void describe() {
-    bind<const T&, Tag>::template describe<Position>();
-    __mw_describe_absent(Position);
-  }
+};
+template <class T, class Tag>
+  requires(metal::is_class_v<T> && !is_vec_v<T>)
+struct bind<const T*, absent<Tag, true>> : bind_absent<const T*, Tag> {
+  static const T* make(const thread&) { return reinterpret_cast<const T*>(zeros<T>::bytes); }
 };
 
 // The number of [[buffer(n)]] and its like, which may be any constant expression.
 template <class Tag> inline constexpr u32 index_of = 0;
 template <template <u32> class At, u32 Index> inline constexpr u32 index_of<At<Index>> = Index;
-template <class Tag> inline constexpr u32 index_of<absent<Tag>> = index_of<Tag>;
+template <class Tag, bool Constant> inline constexpr u32 index_of<absent<Tag, Constant>> = index_of<Tag>;
 template <u32 Position, u32 Index> inline void describe_index() { __mw_describe_index(Position, Index); }
 
 template <class... Tags> struct kernel {
