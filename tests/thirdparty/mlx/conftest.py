@@ -56,7 +56,11 @@ class Bench:
     def library(self, unit: Unit, checked: bool = True) -> Any:
         if (unit, checked) not in _libraries:
             _libraries[unit, checked] = metalwright.compile_shader(
-                unit.source, include_dirs=[self.headers], constants=dict(unit.constants), checked=checked
+                unit.source,
+                include_dirs=[self.headers],
+                constants=dict(unit.constants),
+                checked=checked,
+                recursion=unit.recursion,
             )
         return _libraries[unit, checked]
 

@@ -21,6 +21,7 @@ class Unit:
         kernels: host name, template and its arguments of each kernel; a template without arguments is a plain kernel.
         constants: values of function constants.
         text: more source, before the header that is under test.
+        recursion: how many calls of a function that calls itself may be nested.
     """
 
     file: str
@@ -28,6 +29,7 @@ class Unit:
     kernels: tuple[tuple[str, str, str], ...]
     constants: tuple[tuple[int, bool | int], ...] = ()
     text: str = ""
+    recursion: int = 0
 
     @property
     def source(self) -> str:
