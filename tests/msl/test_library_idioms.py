@@ -154,3 +154,17 @@ kernel void k(device float* out) {
 }"""
     run(source, out, constants={0: 7, "up": True, 2: True})
     assert out.tolist() == [14.0, 0.0]
+
+
+def test_a_kernel_with_the_name_of_a_function_of_metal() -> None:
+    source = """
+    using namespace metal;
+    kernel void min(device float* x, uint i [[thread_position_in_grid]]) { x[i] = min(x[i], 2.0f); }
+    template <typename T> kernel void clamp(device T* x, uint i [[thread_position_in_grid]]) { x[i] = metal::clamp(x[i], T(1), T(2)); }
+    template [[host_name("clamp_float")]] kernel decltype(clamp<float>) clamp<float>;
+    """
+    library = compile_shader(source)
+    for name, expected in (("min", [0, 1, 2, 2]), ("clamp_float", [1, 1, 2, 2])):
+        x = torch.arange(4.0)
+        library[name](x)
+        assert x.tolist() == expected, name

@@ -555,10 +555,11 @@ class _Lowering:
         )
 
     def qualified(self, expression: str) -> str:
+        """Return the expression from outside: a kernel ``min`` is the user's where namespace ``metal`` is open too."""
         written = " ".join(expression.split())
         if written.startswith("::"):
             return written
-        return "::".join([scope for scope in self.scopes if scope] + [written])
+        return "::".join(["", *(scope for scope in self.scopes if scope), written])
 
     def parameters(
         self, opening: int, closing: int, *, attributed: bool = True
