@@ -34,7 +34,10 @@ def garbage(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 def integers(seed: int, *shape: int, kind: str = "float", limit: int = 4) -> torch.Tensor:
     """Return whole numbers from ``-limit`` to ``limit``: their sums of products are exact in any order."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-limit, limit + 1, shape, generator=generator).to(TYPES[kind])
+    real = torch.randint(-limit, limit + 1, shape, generator=generator)
+    if kind != "complex64_t":
+        return real.to(TYPES[kind])
+    return torch.complex(real.float(), torch.randint(-limit, limit + 1, shape, generator=generator).float())
 
 
 def normal(seed: int, *shape: int, kind: str = "float") -> torch.Tensor:
