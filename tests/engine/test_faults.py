@@ -225,6 +225,22 @@ def test_private_memory_is_bounded() -> None:
     np.testing.assert_array_equal(run(loop.replace("SIZE", "100000")), np.arange(N) * 12500.0)
 
 
+@pytest.mark.parametrize(
+    ("src", "message"),
+    [
+        ("int a[1 << 28];\na[gid] = 1;\nout[gid] = a[gid + 1];", "private variables take 1073741824 bytes"),
+        (
+            "struct S { char a[1 << 26]; } s;\ns.a[gid] = 1;\nout[gid] = s.a[gid];",
+            "variables take 67108864 bytes",
+        ),
+        ("out[gid] = table[gid];", r"program-scope constants take 10737\d+ bytes; at most 67108864 run here"),
+    ],
+)
+def test_what_no_memory_holds_is_refused_before_it_is_made(src: str, message: str) -> None:
+    with pytest.raises(DispatchError, match=message):
+        run(src, "constant int table[1 << 28] = {1, 2};")
+
+
 def test_deep_chains_of_calls_run() -> None:
     chain = "static float f0(float v) { return v; }\n"
     chain += "".join(f"static float f{i}(float v) {{ return f{i - 1}(v + 1.0f); }}\n" for i in range(1, 200))

@@ -207,6 +207,20 @@ def test_kernels_own_parameters_are_checked() -> None:
         assert not INTERNAL.search(str(caught.value)), str(caught.value)
 
 
+def test_a_mark_before_the_first_character_is_none_of_the_source() -> None:
+    src = "out[gid] = missing;"
+    error = failure("\ufeff" + src)
+    assert error.diagnostics[0].message == "use of undeclared identifier 'missing'"
+    assert_points_at(error, "\ufeff" + src, 1, "missing")
+    whole("\ufeffkernel void k(device int* x) { x[0] = 1; }")
+
+
+def test_a_list_in_braces_is_no_range() -> None:
+    src = "float sum = 0;\nfor (float v : {1.0, 2.0}) sum += v;"
+    message = assert_points_at(failure(src), src, 2, ": {1.0").message
+    assert message == "a list in braces has no type of its own here: make it an array"
+
+
 def test_a_type_is_named_once() -> None:
     assert "aka" not in str(failure("ushort3 h = 1;\nuint q = h;\nbfloat b = h;"))
 

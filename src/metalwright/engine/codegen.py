@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 
 from metalwright import toolchain
 from metalwright.engine import cache
+from metalwright.engine.limits import check_constants
 from metalwright.engine.passes import indices, text
 from metalwright.engine.passes.prepare import prepare, strip_targets
 from metalwright.engine.target import identity, target_machine
@@ -46,6 +47,12 @@ def generate(module: Module, symbol: str) -> Build:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(linked, passes)
+    constants = sum(
+        machine.target_data.get_abi_size(variable.global_value_type)
+        for variable in linked.global_variables
+        if not variable.is_declaration
+    )
+    check_constants(module.label, constants)
     return Build(
         machine.emit_object(linked),
         prepared.arena_bytes,

@@ -17,6 +17,8 @@ _GPU_HAS = f"an Apple GPU has {MAX_THREADGROUP_BYTES} (32 KiB) for a threadgroup
 MAX_GRID_SIZE = 2**32 - 1
 # not a limit of Metal: private memory past this is a mistake, and every thread needs its own
 MAX_PRIVATE_BYTES = 1024 * 1024
+# not a limit of Metal either: the loader has 32 bits for how far code is from what it reads
+MAX_CONSTANT_BYTES = 64 * 1024 * 1024
 _AXES = 3
 
 
@@ -74,6 +76,15 @@ def check_memory(module: Module, threadgroup_sizes: Sequence[int], private_bytes
         raise DispatchError(
             f"kernel {module.label!r}: its private variables take {private_bytes} bytes a thread; "
             f"at most {MAX_PRIVATE_BYTES} run here"
+        )
+
+
+def check_constants(kernel: str, size: int) -> None:
+    """Raise DispatchError where the program-scope constants of a kernel are too large to be loaded."""
+    if size > MAX_CONSTANT_BYTES:
+        raise DispatchError(
+            f"kernel {kernel!r}: its program-scope constants take {size} bytes; at most {MAX_CONSTANT_BYTES} run here: "
+            "pass them in a buffer"
         )
 
 

@@ -30,6 +30,7 @@ from metalwright.msl import (
     repairs,
     signature,
     space_types,
+    static_values,
 )
 from metalwright.msl.dialect import KernelDeclaration, Lowered, lower, lower_with_spaces
 from metalwright.msl.inlining import inline_all
@@ -54,6 +55,8 @@ _LANGUAGE = (
 _CHECKED = (
     # the checks go in before anything is optimised: what is undefined is what they are there to see
     *("-O0", "-Xclang", "-disable-O0-optnone", "-ftrivial-auto-var-init=pattern"),
+    # the pattern is written out element by element, which for a huge array takes minutes
+    "-ftrivial-auto-var-init-max-size=1048576",
     # names of files stay whole: clang would cut off what they share with the folder it is started in
     *("-gline-tables-only", "-fdebug-compilation-dir=."),
 )
@@ -242,6 +245,7 @@ def _compile(source: Source, part: Part | str) -> Module:
             recursive = allowed.functions
     while calls_left(ir, entries) and (direct := callees.told(ir)) != ir:
         ir = inline_all(direct)
+    static_values.check(label, ir, user)
     verify(label, ir, entries, user)
     lines = source.lines
     return Module(

@@ -28,6 +28,12 @@ _CLANG_OPTION = re.compile(r" \[-W[\w+-]+(?:,-W[\w+-]+)*\]$")
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _MOST_SHOWN = 12
 _ALSO = re.compile(r"'([^']+)' \(aka '([^']+)'\)")
+# what clang says in words of a library that Metal has not
+_REWORDED = {
+    "cannot deduce type of initializer list because std::initializer_list was not found; include <initializer_list>": (
+        "a list in braces has no type of its own here: make it an array"
+    ),
+}
 # what follows from an error inside the headers, about names that nobody wrote
 _INTERNAL = re.compile(r"__mw|__MW|__builtin_")
 
@@ -178,6 +184,8 @@ def _locate(place: Message | None, lines: LineMap, user: Mapping[str, str]) -> t
 
 def _sentence(message: Message) -> tuple[str, type[CompileError] | None]:
     text = message.text
+    if text in _REWORDED:
+        return _REWORDED[text], None
     if match := _OUTSIDE_FILE.search(text):
         return (
             f"{match.group(1)!r} is outside the include roots: a kernel may include Metal's own headers only",

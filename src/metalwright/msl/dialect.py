@@ -34,6 +34,9 @@ _FLOATING = re.compile(
     r"(?P<value>(?:0[xX][\da-fA-F']*\.?[\da-fA-F']*[pP][+-]?\d+|(?:\d[\d']*)?\.[\d']+(?:[eE][+-]?\d+)?"
     r"|\d[\d']*\.?(?:[eE][+-]?\d+)|\d[\d']*\.|\d[\d']*(?=[hH]$|bf$|BF$)))(?P<suffix>|[fF]|[hH]|bf|BF)$"
 )
+_LONG_DOUBLE = re.compile(
+    r"(0[xX][\da-fA-F'.]+[pP][+-]?\d+|\d[\d']*[eE][+-]?\d+|[\d']*\.[\d']*(?:[eE][+-]?\d+)?)[lL]$"
+)
 _STRING = re.compile(r'"([^"]*)"')
 # the headers of some libraries ask for what Metal keeps for its own: derived classes, for one
 _INTERNALS = re.compile(r"^\s*#\s*pragma\s+METAL\s+internals\s*:\s*enable\b", re.MULTILINE)
@@ -55,7 +58,8 @@ class KernelParameter:
     address_space: str
     attribute: tuple[str, str]
     offset: int
-    condition: str = ""
+    condition: str
+    condition_offset: int
 
 
 @dataclass(frozen=True)
@@ -218,6 +222,8 @@ class _Lowering:
             self.scopes.append(self.namespace_before(index))
         elif token.text == "}" and self.scopes:
             self.scopes.pop()
+        if token.text == "<=>":
+            self.error(index, "'<=>' does not exist in Metal: it is C++17")
         if token.kind == "number":
             self.literal(index)
         if token.kind != "word":
@@ -283,6 +289,8 @@ class _Lowering:
         """A floating literal without a suffix is a float in Metal; ``h`` and ``bf`` make a half and a bfloat."""
         match = _FLOATING.match(self.word(index))
         if match is None:
+            if (long_double := _LONG_DOUBLE.match(self.word(index))) is not None:
+                self.error(index, f"'long double' does not exist in Metal: write {long_double.group(1)}")
             return
         suffix = match["suffix"].lower()
         if suffix == "":
@@ -364,6 +372,11 @@ class _Lowering:
                 first, "[[function_constant(n)]] belongs to a declaration 'constant T name' outside functions"
             )
             return
+        if self.word(last + 1) in ("=", "{"):
+            self.error(
+                last + 1,
+                f"function constant {name!r} cannot have an initial value: who runs a kernel gives it one",
+            )
         key = name if name in self.given else int(number) if number.isdigit() else number
         self.constants[name] = key in self.given
         self.constant_names[name] = self.qualified(name)
@@ -417,6 +430,8 @@ class _Lowering:
         name = self.word(opening - 1)
         if self.word(opening) != "(" or not self.is_word(opening - 1):
             return index
+        if self.scopes_are_functions():
+            self.error(opening - 1, f"kernel {name!r} must stand outside functions and structs")
         if "void" not in [self.word(i) for i in range(index, opening - 1)]:
             self.error(opening - 1, f"kernel {name!r} must return void")
         closing = self.closing(opening)
@@ -584,24 +599,35 @@ class _Lowering:
             if attribute is not None:
                 condition = attributes.get("function_constant", "")
                 condition = self.constant_names.get(condition, condition)
-                offset = self.value_offset(first, last, attribute[1]) or self.tokens[named].offset
-                found.append(KernelParameter(self.word(named), space, attribute, offset, condition))
+                offset = self.tokens[named].offset
+                found.append(
+                    KernelParameter(
+                        self.word(named),
+                        space,
+                        attribute,
+                        self.value_offset(first, last, attribute[0]) or offset,
+                        condition,
+                        self.value_offset(first, last, "function_constant") or offset,
+                    )
+                )
         return tuple(found)
 
-    def value_offset(self, first: int, last: int, value: str) -> int:
-        """Return where a parameter's attribute has this value, or 0."""
-        for i in range(first, last):
-            if self.is_attribute(i):
-                close = self.closing(i)
-                found = self.text.find(f"({value})", self.tokens[i].offset, self.end(close)) if value else -1
-                spaced = [k for k in range(i, close) if self.word(k) == "("]
-                return found + 1 if found >= 0 else self.tokens[spaced[0] + 1].offset if spaced else 0
+    def value_offset(self, first: int, last: int, attribute: str) -> int:
+        """Return where the value of a parameter's attribute stands, or 0."""
+        for i in range(first, last - 2):
+            if self.word(i) == attribute and self.word(i - 1) in ("[", ",") and self.word(i + 1) == "(":
+                return self.tokens[i + 2].offset
         return 0
 
     def parameter_attribute(
         self, index: int, space: str, attributes: dict[str, str], taken: dict[str, set[int]]
     ) -> tuple[str, str] | None:
         for name, value in attributes.items():
+            if name in NUMBERED and not value:
+                self.error(
+                    index, f"[[{name}]] of parameter {self.word(index)!r} needs a number: [[{name}(0)]]"
+                )
+                return None
             if name in NUMBERED:
                 return name, value
             if name in THREAD_ATTRIBUTES:

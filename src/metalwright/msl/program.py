@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from metalwright.errors import Site
 
 GENERATED = "<generated>"
+_BYTE_ORDER_MARK = "\ufeff"
 _MARKER = re.compile(r'^\s*#\s*(?:line\s+)?(\d+)\s+"((?:[^"\\]|\\.)*)"')
 
 
@@ -29,7 +30,8 @@ def join(sections: tuple[Section, ...]) -> str:
     """Return the program's text with a line marker in front of each piece."""
     pieces = []
     for section in sections:
-        pieces.append(f'# 1 "{section.file or GENERATED}"\n{section.text}\n')
+        # some editors begin a file with a mark of its encoding
+        pieces.append(f'# 1 "{section.file or GENERATED}"\n{section.text.removeprefix(_BYTE_ORDER_MARK)}\n')
     return "".join(pieces)
 
 

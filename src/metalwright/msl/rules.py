@@ -157,6 +157,8 @@ class _Walk:
             return self.function(i, opening_parenthesis, stop, last, where)
         if where == "namespace":
             self.program_variable(i, last, is_template)
+        elif where == "struct":
+            self.member(i)
         return self.statement_end(i, last)
 
     def head_end(self, i: int, last: int) -> tuple[int, int, bool]:
@@ -223,12 +225,22 @@ class _Walk:
         plain_name = source.is_word(name) and source.text(name - 1) not in ("::", "~", "operator")
         if plain_name:
             self.declare_function(i, name, found, required, variadic, body, where)
+        for first, end in source.split(opening + 1, closing):
+            self.check_deduced(first, end)
         if body < 0:
             return self.statement_end(closing, last)
         type_ = type_name(source, i)
         pointer = type_ is not None and source.text(type_.after) == "*" and type_.after + 1 == name
         self.function_body(body, found, opening, type_.space if type_ and pointer else "")
         return source.closing(body) + 1
+
+    def check_deduced(self, first: int, end: int) -> None:
+        """``void f(auto v)`` is a template of C++20."""
+        for i in range(first, end):
+            if self.source.text(i) == "auto":
+                self.mistake(i, "a parameter cannot be 'auto' in Metal, which is C++17: write a template")
+            elif self.source.text(i) in ("=", "<", "("):
+                return
 
     def declare_function(
         self,
@@ -291,6 +303,17 @@ class _Walk:
                 one.index,
                 f"program-scope variable {one.name!r} must be in the constant address space: write "
                 f"'constant {type_.word} {one.name}'",
+            )
+
+    def member(self, i: int) -> None:
+        type_ = type_name(self.source, i)
+        one = declarator(self.source, type_, type_.after) if type_ else None
+        if one is None or one.kind not in ("value", "array") or one.space not in ("device", "threadgroup"):
+            return
+        if self.source.text(one.after) in ("=", ";", "{", ",", ":"):
+            what = f"member {one.name!r} cannot be in {one.space} memory"
+            self.mistake(
+                one.index, f"{what}: it lies where its struct does, write '{one.type_word} {one.name}'"
             )
 
     def find(self, i: int, last: int, characters: str) -> int:
@@ -447,8 +470,8 @@ class _Walk:
 
     def check_local(self, one: Declarator, start: int) -> None:
         source = self.source
-        if one.kind in ("value", "array") and one.type_word in PLAIN_TYPES:
-            if one.space == "threadgroup" and not self.in_kernel and not self.in_struct:
+        if one.kind in ("value", "array"):
+            if one.space == "threadgroup" and not self.in_kernel:
                 self.mistake(
                     one.index,
                     f"threadgroup variable {one.name!r} can only be declared in a kernel's body: pass a threadgroup "

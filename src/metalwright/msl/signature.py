@@ -71,13 +71,17 @@ def _tag(parameter: KernelParameter) -> str:
     if kind not in NUMBERED:
         return f"__mw::attribute<__mw::position::{kind}>"
     if not value.isdigit():
-        # what the compiler says of an expression is found again by the line that it is said to stand on
-        value = f'\n# {parameter.offset + 1} "{VALUES}"\n{" ".join(value.split())}\n# 1 "{ENTRIES}"\n'
+        value = _placed(value, parameter.offset)
     tag = f"__mw::{kind}_at<{value}>"
     if not parameter.condition or kind != "buffer":
         return tag
     constant = "true" if parameter.address_space == "constant" else "false"
-    return f"__mw::only_if<({parameter.condition}), {tag}, {constant}>"
+    return f"__mw::only_if<({_placed(parameter.condition, parameter.condition_offset)}), {tag}, {constant}>"
+
+
+def _placed(expression: str, offset: int) -> str:
+    """What the compiler says of an expression is found again by the line that it is told the expression is on."""
+    return f'\n# {offset + 1} "{VALUES}"\n{" ".join(expression.split())}\n# 1 "{ENTRIES}"\n'
 
 
 def read(ir: str, kernels: tuple[KernelDeclaration, ...], diagnose: Diagnose) -> tuple[KernelSignature, ...]:
@@ -94,7 +98,8 @@ def _read_one(ir: str, index: int, kernel: KernelDeclaration, diagnose: Diagnose
     for position, number in indices.items():
         parameter = kernel.parameters[position]
         attribute = parameter.attribute[0]
-        if attribute not in NUMBERED or position in absent:
+        # of buffers that depend on a constant, all can be told apart only when the constants are known
+        if attribute not in NUMBERED or position in absent or parameter.condition:
             continue
         sentence = ""
         other = taken.setdefault((attribute, number), parameter.name)
