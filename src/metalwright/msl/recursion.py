@@ -19,7 +19,7 @@ from metalwright.errors import CompileError, Diagnostic, Site, UnsupportedFeatur
 from metalwright.msl.program import LineMap
 from metalwright.msl.verify import first_mention, plain_name
 
-# before anything is optimised; LLVM takes some ten seconds for so many, and more than twice that for twice as many
+# that copies may add, before anything is optimised: LLVM takes some ten seconds for so many
 MOST_INSTRUCTIONS = 100_000
 _CALL = re.compile(r'\bcall\b(?P<before>[^@\n]*?)@(?P<name>[-\w.$]+|"[^"]*")\(')
 _RESULT = re.compile(rf"^\s*({text.NAME}) = ")
@@ -113,9 +113,9 @@ def allow(
     if depth == 0:
         sentence = "allow N nested calls of it with recursion=N, or --recursion N of the command line"
         raise _error(UnsupportedFeatureError, label, program, sentence, compiled, user)
-    if (size := _size(program, depth)) > MOST_INSTRUCTIONS:
+    if (added := _size(program, depth) - _size(program, 1)) > MOST_INSTRUCTIONS:
         sentence = (
-            f"with {depth} nested calls of it the program has {size} instructions, more than {MOST_INSTRUCTIONS}: "
+            f"{depth} nested calls of it add {added} instructions to the kernel, more than {MOST_INSTRUCTIONS}: "
             "allow fewer"
         )
         raise _error(CompileError, label, program, sentence, compiled, user)
