@@ -22,6 +22,32 @@ using namespace metal;
   template <typename T> inline bool operator()(const T x, const T y) { return __VA_ARGS__; } };
 """
 
+TYPES = {
+    "float": torch.float32,
+    "half": torch.float16,
+    "bfloat": torch.bfloat16,
+    "int": torch.int32,
+    "long": torch.int64,
+    "short": torch.int16,
+    "char": torch.int8,
+    "uchar": torch.uint8,
+    "bool": torch.bool,
+    "float2": torch.complex64,
+}
+# c10/metal/common.h numbers the types as torch does
+CODES = {
+    "uchar": 0,
+    "char": 1,
+    "short": 2,
+    "int": 3,
+    "long": 4,
+    "half": 5,
+    "float": 6,
+    "float2": 9,
+    "bool": 11,
+    "bfloat": 15,
+}
+
 # how far float results may be apart, relative to the larger
 EXACT = 0.0  # one IEEE operation, or none that rounds
 ROUNDED = 3e-7  # both sides are within 2 ULP of the true value
@@ -141,4 +167,13 @@ COMPLEX_BINARY = (
     Operator("cmul", "c10::metal::mul(x, y)", torch.mul, rtol=ALGORITHM, atol=2e-6),
     Operator("cdiv", "c10::metal::div(x, y)", torch.div, rtol=ALGORITHM, atol=2e-6),
     Operator("cpow", "c10::metal::pow(x, y)", torch.pow, 0.2, 1.5, rtol=SERIES, atol=2e-6),
+)
+COMPLEX_UNARY = (
+    _one("cneg", "-x", torch.neg, rtol=EXACT),
+    _one("cconj", "c10::metal::conj(x)", torch.conj_physical, rtol=EXACT),
+    _one("csquare", "c10::metal::mul(x, x)", torch.square, rtol=ALGORITHM, atol=2e-6),
+    _one("creciprocal", "c10::metal::div(T(1, 0), x)", torch.reciprocal, 0.1, 4.0, rtol=ALGORITHM),
+    _one("cexp", "T(precise::cos(x.y), precise::sin(x.y)) * precise::exp(x.x)", torch.exp, rtol=ALGORITHM),
+    _one("clog1p", "c10::metal::log1p(x)", torch.log1p, -0.5, 4.0, rtol=SERIES, atol=2e-6),
+    _one("csinc", "c10::metal::sinc(x)", torch.sinc, -0.9, 0.9, rtol=SERIES, atol=2e-6),
 )

@@ -74,7 +74,7 @@ def assert_sorted(
     out: torch.Tensor, where: torch.Tensor, x: torch.Tensor, desc: bool, part: slice = slice(None)
 ) -> None:
     """Compare with torch's stable sort: of equal elements, the headers leave the first before the second."""
-    expected = x.sort(1, descending=desc, stable=True)
+    expected = torch.sort(x, dim=1, descending=desc, stable=True)
     torch.testing.assert_close(out, expected.values[:, part], rtol=0, atol=0, equal_nan=True)
     assert torch.equal(where, expected.indices[:, part])
 
