@@ -28,7 +28,7 @@ _PARTS = {
     *("uint32_to_uniform_float", "splitlong", "mulhilo", "single_round", "multiple_rounds", "box_muller_from_philox"),
     *("atomic_binary_op_helper", "atomic_add_helper", "simd_reduce", "threadgroup_reduce", "sizeof", "if", "ceil_div"),
     *("round_up", "offset_from_coord", "pos_from_thread_index", "offset_from_thread_index", "val_at_offs"),
-    *("ref_at_offs", "store_at_offs", "simd_broadcast", "_"),
+    *("ref_at_offs", "store_at_offs", "simd_broadcast", "operator", "_"),
 }  # fmt: skip
 _MACRO = re.compile(r"[A-Z0-9_]+")
 
