@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
-from arrays import TYPES, garbage, groups, integers
+from arrays import TYPES, garbage, groups, integers, up
 from steel import (
     GEMM_PARAMS,
     Tile,
@@ -67,89 +68,111 @@ def spread(blocks: torch.Tensor, block: int, height: int, width: int) -> torch.T
     return whole[..., :height, :width]
 
 
-@pytest.mark.parametrize(
-    ("kind", "out_kind", "operand_kind", "tile", "turned_a", "turned_b", "shape"),
-    [
-        ("float", "bool", "bool", Tile(32, 32, 16), False, False, (64, 96, 96)),
-        ("half", "bool", "nomask_t", Tile(64, 64, 16), False, True, (64, 128, 35)),
-        ("bfloat16_t", "bfloat16_t", "bfloat16_t", Tile(32, 32, 16), True, False, (75, 50, 104)),
-        ("float", "nomask_t", "float", Tile(32, 32, 16), True, True, (33, 64, 71)),
-    ],
-)
+@dataclass(frozen=True)
+class Masked:
+    """A product and the types of its masks: of blocks of the result, and of blocks of both operands."""
+
+    kind: str
+    out_mask: str
+    operand_masks: str
+    tile: Tile
+    turned_a: bool
+    turned_b: bool
+    shape: tuple[int, int, int]
+
+    @property
+    def unit(self) -> Unit:
+        aligned_m, aligned_n, aligned_k = self.tile.aligned(*self.shape)
+        return self._unit(
+            f"{self.kind}, {self.out_mask}, {self.operand_masks}", aligned_m and aligned_n, aligned_k
+        )
+
+    @property
+    def unit_of_bools(self) -> Unit:
+        """The header's second kernel of that name, whose masks are always of bools."""
+        return self._unit(self.kind, False, False, ", true")
+
+    def _unit(self, kinds: str, aligned_mn: bool, aligned_k: bool, more: str = "") -> Unit:
+        turned = f"{flag(self.turned_a)}, {flag(self.turned_b)}"
+        aligned = f"{flag(aligned_mn)}, {flag(aligned_k)}"
+        arguments = f"{kinds}, {self.tile.arguments}, {turned}, {aligned}{more}"
+        return Unit(MASKED, GEMM, (("block_masked_gemm", "block_masked_gemm", arguments),))
+
+    def run(self, bench, unit: Unit, batch: tuple[int, ...]) -> None:
+        """Launch the kernel as ``BlockMaskedMM`` does, and compare its result."""
+        m, n, k = self.shape
+        tile = self.tile
+        a = matrices(integers(0, *batch, m, k, kind=self.kind), self.turned_a)
+        # the same matrices for all of the last batch dimension
+        b = matrices(integers(1, *batch[:-1], 1, k, n, kind=self.kind), self.turned_b).expand(*batch, k, n)
+        tiles_n, tiles_m = tile.tiles(m, n)
+        tiles_k = up(k, tile.bm)
+        out_mask = lhs = rhs = None
+        if self.out_mask != "nomask_t":
+            out_mask = mask(self.out_mask, *batch, tiles_m, tiles_n, seed=5)
+        if self.operand_masks != "nomask_t":
+            lhs = mask(self.operand_masks, *batch, tiles_k, tiles_m, seed=6).mT
+            rhs = mask(self.operand_masks, *batch, tiles_k, tiles_n, seed=7)
+        given = [held for held in (out_mask, lhs, rhs) if held is not None]
+        mask_strides = [held.stride(axis) for held in given for axis in (-1, -2)]
+        # Metal lets a kernel have a buffer that nothing is bound to
+        unused = torch.zeros(1, dtype=torch.bool)
+        out = garbage(*batch, m, n, dtype=TYPES[self.kind])
+        bench.run(
+            unit,
+            "block_masked_gemm",
+            a,
+            b,
+            None,
+            out,
+            gemm_params(
+                tile,
+                a,
+                b,
+                batch_stride_a=a.stride(-3),
+                batch_stride_b=b.stride(-3),
+                batch_ndim=len(batch),
+            ),
+            None,
+            torch.tensor(batch, dtype=torch.int32),
+            strides(a, b, *given),
+            None,
+            None,
+            *(unused if held is None else held for held in (out_mask, lhs, rhs)),
+            torch.tensor(mask_strides, dtype=torch.int32),
+            **groups(tiles_n, tiles_m, math.prod(batch), group=tile.group),
+        )
+        left, right = wide(a), wide(b)
+        if lhs is not None and rhs is not None:
+            left = left * spread(lhs, tile.bm, m, k)
+            right = right * spread(rhs, tile.bm, k, n)
+        expected = left @ right
+        if out_mask is not None:
+            expected = expected * spread(out_mask, tile.bm, m, n)
+        assert torch.equal(out, expected.to(out.dtype))
+
+
+CUT = Tile(32, 32, 16)
+MASKS = {
+    "bools, no tile is cut": Masked("float", "bool", "bool", CUT, False, False, (64, 96, 96)),
+    "a bool for each of the result's, k is cut": Masked(
+        "half", "bool", "nomask_t", Tile(64, 64, 16), False, True, (64, 128, 35)
+    ),
+    "factors": Masked("bfloat16_t", "bfloat16_t", "bfloat16_t", CUT, True, False, (75, 50, 104)),
+    "factors of operands": Masked("float", "nomask_t", "float", CUT, True, True, (33, 64, 71)),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("batch", [(2,), (2, 3)])
-def test_block_masked(bench, kind, out_kind, operand_kind, tile, turned_a, turned_b, shape, batch) -> None:
-    m, n, k = shape
-    aligned_m, aligned_n, aligned_k = tile.aligned(m, n, k)
-    arguments = ", ".join(
-        [
-            f"{kind}, {out_kind}, {operand_kind}, {tile.arguments}, {flag(turned_a)}, {flag(turned_b)}",
-            f"{flag(aligned_m and aligned_n)}, {flag(aligned_k)}",
-        ]
-    )
-    unit = Unit(MASKED, GEMM, (("block_masked_gemm", "block_masked_gemm", arguments),))
-    masks = tuple(name for name, held in (("out", out_kind), ("op", operand_kind)) if held != "nomask_t")
-    _masked(bench, unit, kind, (out_kind, operand_kind), masks, tile, turned_a, turned_b, shape, batch)
+def test_block_masked(bench, name: str, batch: tuple[int, ...]) -> None:
+    MASKS[name].run(bench, MASKS[name].unit, batch)
 
 
-def test_block_masked_by_bools(bench) -> None:
-    """The header's second kernel of that name, whose masks are always of bools."""
-    tile = Tile(32, 32, 16)
-    arguments = f"half, {tile.arguments}, false, true, false, false, true"
-    unit = Unit(MASKED, GEMM, (("block_masked_gemm", "block_masked_gemm", arguments),))
-    for batch in ((2,), (2, 3)):
-        kinds, masks = ("bool", "bool"), ("out", "op")
-        _masked(bench, unit, "half", kinds, masks, tile, False, True, (75, 50, 104), batch)
-
-
-def _masked(bench, unit, kind, mask_kinds, masks, tile, turned_a, turned_b, shape, batch) -> None:
-    m, n, k = shape
-    a = matrices(integers(0, *batch, m, k, kind=kind), turned_a)
-    # the same matrices for all of the last batch dimension
-    b = matrices(integers(1, *batch[:-1], 1, k, n, kind=kind), turned_b).expand(*batch, k, n)
-    tiles_n, tiles_m = tile.tiles(m, n)
-    tiles_k = -(-k // tile.bm)
-    out_mask = mask(mask_kinds[0], *batch, tiles_m, tiles_n, seed=5) if "out" in masks else None
-    lhs = mask(mask_kinds[1], *batch, tiles_k, tiles_m, seed=6).mT if "op" in masks else None
-    rhs = mask(mask_kinds[1], *batch, tiles_k, tiles_n, seed=7) if "op" in masks else None
-    given = [held for held in (out_mask, lhs, rhs) if held is not None]
-    mask_strides = torch.tensor([held.stride(axis) for held in given for axis in (-1, -2)], dtype=torch.int32)
-    unused = torch.zeros(1, dtype=torch.bool)
-    out = garbage(*batch, m, n, dtype=TYPES[kind])
-    params = gemm_params(
-        tile,
-        a,
-        b,
-        batch_stride_a=a.stride(-3),
-        batch_stride_b=b.stride(-3),
-        batch_ndim=len(batch),
-    )
-    bench.run(
-        unit,
-        "block_masked_gemm",
-        a,
-        b,
-        None,
-        out,
-        params,
-        None,
-        torch.tensor(batch, dtype=torch.int32),
-        strides(a, b, *given),
-        None,
-        None,
-        unused if out_mask is None else out_mask,
-        unused if lhs is None else lhs,
-        unused if rhs is None else rhs,
-        mask_strides,
-        **groups(tiles_n, tiles_m, math.prod(batch), group=tile.group),
-    )
-    left, right = wide(a), wide(b)
-    if lhs is not None and rhs is not None:
-        left = left * spread(lhs, tile.bm, m, k)
-        right = right * spread(rhs, tile.bm, k, n)
-    expected = left @ right
-    if out_mask is not None:
-        expected = expected * spread(out_mask, tile.bm, m, n)
-    assert torch.equal(out, expected.to(out.dtype))
+@pytest.mark.parametrize("batch", [(2,), (2, 3)])
+def test_block_masked_by_bools(bench, batch: tuple[int, ...]) -> None:
+    masked = Masked("half", "bool", "bool", CUT, False, True, (75, 50, 104))
+    masked.run(bench, masked.unit_of_bools, batch)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from arrays import TYPES, garbage, groups, integers
+from arrays import TYPES, garbage, groups, integers, up
 from steel import (
     ADDMM_PARAMS,
     GEMM_PARAMS,
@@ -30,7 +30,9 @@ FUSED = "steel/gemm/kernels/steel_gemm_fused.h"
 SPLITK = "steel/gemm/kernels/steel_gemm_splitk.h"
 
 
-def fused(bench, kind, tile, a, b, c=None, alpha=1.0, beta=1.0, out=None, out_strides=None) -> torch.Tensor:
+def fused(
+    bench, kind, tile, a, b, c=None, alpha=1.0, beta=1.0, out=None, out_strides=None, swizzle=0
+) -> torch.Tensor:
     """Return ``alpha * a @ b + beta * c`` as ``steel_matmul_regular_axpby`` has it computed."""
     m, k = a.shape[-2:]
     n = b.shape[-1]
@@ -62,7 +64,7 @@ def fused(bench, kind, tile, a, b, c=None, alpha=1.0, beta=1.0, out=None, out_st
         batch_stride_a=a.stride(-3) if batch else 0,
         batch_stride_b=b.stride(-3) if batch else 0,
         batch_stride_d=out_strides[0],
-        swizzle_log=0,
+        swizzle_log=swizzle,
         k_iterations=k // tile.bk,
         batch_ndim=max(len(batch), 1),
     )
@@ -89,7 +91,7 @@ def fused(bench, kind, tile, a, b, c=None, alpha=1.0, beta=1.0, out=None, out_st
         addition,
         torch.tensor(batch, dtype=torch.int32) if batched else None,
         strides(*operands) if batched else None,
-        **groups(tiles_n, tiles_m, max(batch.numel(), 1), group=tile.group),
+        **groups(tiles_n << swizzle, up(tiles_m, 1 << swizzle), batch.numel(), group=tile.group),
     )
     return out
 
@@ -113,8 +115,9 @@ def test_gemm(bench, kind: str, tile: Tile, turned_a: bool, turned_b: bool, shap
     for m, n, k in shapes:
         a = matrices(integers(0, 2, m, k, kind=kind), turned_a)
         b = matrices(integers(1, 2, k, n, kind=kind), turned_b)
-        out = fused(bench, kind, tile, a, b)
-        assert torch.equal(out, (wide(a) @ wide(b)).to(out.dtype)), (m, n, k)
+        for swizzle in (0, 1):
+            out = fused(bench, kind, tile, a, b, swizzle=swizzle)
+            assert torch.equal(out, (wide(a) @ wide(b)).to(out.dtype)), (m, n, k, swizzle)
 
 
 @pytest.mark.parametrize(
