@@ -197,6 +197,16 @@ def test_a_child_that_is_expected_builds_the_kernel() -> None:
     assert child() is expected
 
 
+def test_a_child_can_be_ended() -> None:
+    assert builds(11.5)
+    ended = child()
+    builder.end()
+    assert ended.returncode == 0
+    builder.end()
+    assert builds(12.5)
+    assert child() is not ended
+
+
 @pytest.mark.parametrize("wish", ["#pragma unroll", "#pragma clang loop unroll(full)", "#pragma unroll(8)"])
 def test_checked_loops_are_not_unrolled_by_wish(wish: str) -> None:
     loop = """#include <metal_stdlib>

@@ -94,6 +94,17 @@ def expect() -> None:
         _lock.release()
 
 
+def end() -> None:
+    """End the child where there is one, and wait for it; the next kernel gets another."""
+    global _child
+    with _lock:
+        if _child is not None:
+            assert _child.process.stdin is not None
+            _child.process.stdin.close()
+            _child.process.wait()
+            _child = None
+
+
 def generate(module: Module, symbol: str) -> Build:
     """Return the machine code of a kernel, made by the child.
 

@@ -1,49 +1,27 @@
-"""MLX's kernel headers, from its wheel for macOS: downloaded once, never installed."""
+"""What the tests of MLX's kernels share: its headers, and a bench to compile and launch kernels on."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from units import KERNELS, Unit
+from headers import NAME, UnavailableError, include_folder
+from units import Unit
 
 import metalwright
 
-PIN = "mlx-metal==0.32.4"
-_PLATFORM = "macosx_15_0_arm64"
 _libraries: dict[tuple[Unit, bool], metalwright.ShaderLibrary] = {}
 
 
 @pytest.fixture(scope="session")
 def headers(request: pytest.FixtureRequest) -> Path:
     """Return the folder to include MLX's headers from."""
-    folder = Path(request.config.cache.mkdir(PIN.replace("==", "-")))  # type: ignore[union-attr]
-    ready = folder / "include"
-    if not (ready / KERNELS).is_dir():
-        own = (
-            folder
-            / f"download-{request.config.workerinput['workerid'] if hasattr(request.config, 'workerinput') else 'main'}"
-        )  # type: ignore[attr-defined]
-        options = ["--no-deps", "--only-binary=:all:", "--platform", _PLATFORM, "--quiet", "--dest", str(own)]
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "download", PIN, *options], capture_output=True, text=True
-        )
-        if done.returncode:
-            pytest.skip(f"{PIN} cannot be had: {done.stderr.strip()[-300:]}")
-        with zipfile.ZipFile(next(own.glob("*.whl"))) as wheel:
-            wheel.extractall(own, [n for n in wheel.namelist() if n.startswith(f"mlx/include/{KERNELS}/")])
-        if not ready.exists():
-            # the other worker may have been quicker
-            try:
-                (own / "mlx" / "include").rename(ready)
-            except OSError:
-                assert (ready / KERNELS).is_dir()
-    return ready
+    try:
+        return include_folder(Path(request.config.cache.mkdir(NAME)))  # type: ignore[union-attr]
+    except UnavailableError as error:
+        pytest.skip(str(error))
 
 
 class Bench:

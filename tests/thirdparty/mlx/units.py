@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KERNELS = "mlx/backend/metal/kernels"
+from headers import KERNELS
 
 
 @dataclass(frozen=True)
