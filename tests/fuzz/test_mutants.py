@@ -1,6 +1,7 @@
 """Whatever a source looks like, the answer is a result or an error of ours: no crash, no hang, no other exception.
 
-A few hundred mutants run in the suite. ``make fuzz`` runs ten thousand (``METALWRIGHT_FUZZ_MUTANTS`` sets the number).
+A few hundred mutants run in the suite. ``make fuzz`` runs ten thousand (``METALWRIGHT_FUZZ_MUTANTS`` sets the number,
+``METALWRIGHT_FUZZ_SEED`` makes them others).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from tests.fuzz.mutate import mutants
 from tests.fuzz.sources import FILES, Body, bodies
 
 MUTANTS = int(os.environ.get("METALWRIGHT_FUZZ_MUTANTS", "200"))
+# other seeds are other mutants
+FIRST_SEED = int(os.environ.get("METALWRIGHT_FUZZ_SEED", "0"))
 SHARDS = 4  # parts that a run on several processes can share out
 SECONDS = 60  # for one mutant, on a machine that is busy with others
 LAUNCH_SECONDS = 1.0
@@ -147,7 +150,7 @@ def quick(count: int) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_files(shard: int) -> None:
-    @seed(shard)
+    @seed(FIRST_SEED + shard)
     @quick(MUTANTS // 2 // SHARDS)
     @given(st.sampled_from(FILES).flatmap(mutants))
     def check(text: str) -> None:
@@ -160,7 +163,7 @@ def test_files(shard: int) -> None:
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_bodies(shard: int) -> None:
-    @seed(100 + shard)
+    @seed(FIRST_SEED + 100 + shard)
     @quick(MUTANTS // 2 // SHARDS)
     @given(st.data())
     def check(data: st.DataObject) -> None:
