@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -45,9 +46,9 @@ class _Child:
     process: subprocess.Popen[bytes]
     messages: IO[bytes]
 
-    def ask(self, module: Module, symbol: str) -> Build | Exception:
+    def ask(self, step: str, arguments: tuple[Any, ...]) -> Any:
         assert self.process.stdin is not None and self.process.stdout is not None
-        pickle.dump((module, symbol), self.process.stdin)
+        pickle.dump((step, arguments), self.process.stdin)
         self.process.stdin.flush()
         return pickle.load(self.process.stdout)
 
@@ -111,18 +112,31 @@ def generate(module: Module, symbol: str) -> Build:
     Raises:
         ToolchainError: LLVM stopped on this kernel, or its process cannot be started.
     """
+    return _ask(module.label, "generate", module, symbol)
+
+
+def inline(ir: str, label: str) -> str:
+    """Return the IR with the calls of its own functions inlined by the child.
+
+    Raises:
+        ToolchainError: LLVM stopped on this kernel, or its process cannot be started.
+    """
+    return _ask(label, "inline", ir, label)
+
+
+def _ask(label: str, step: str, *arguments: Any) -> Any:
     global _child
     with _lock:
         if not _is_there():
             _child = _start()
         assert _child is not None
         try:
-            reply = _child.ask(module, symbol)
+            reply = _child.ask(step, arguments)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             dead, _child = _child, None
             dead.process.kill()
             raise ToolchainError(
-                f"kernel {module.label!r}: LLVM cannot make machine code of it: {dead.last_words()}; this is a "
+                f"kernel {label!r}: LLVM cannot make machine code of it: {dead.last_words()}; this is a "
                 "mistake in LLVM or in Metalwright, not in the kernel"
             ) from error
         except BaseException:
@@ -158,21 +172,23 @@ def serve() -> None:
     sys.stdout = sys.stderr  # a stray print must not end up among the answers
     from metalwright.engine.codegen import generate as here
     from metalwright.engine.codegen import runtime_text
+    from metalwright.engine.inlining import inlined
 
+    steps: dict[str, Callable[..., Any]] = {"generate": here, "inline": inlined}
     # the first kernel needs it, and may still be with clang
     with contextlib.suppress(MetalwrightError):
         runtime_text()
     while True:
         try:
-            module, symbol = pickle.load(questions)
+            step, arguments = pickle.load(questions)
         except EOFError:
             return
         reply: Any
         try:
-            reply = here(module, symbol)
+            reply = steps[step](*arguments)
         except MetalwrightError as error:
             reply = error
         except Exception as error:
-            reply = ToolchainError(f"kernel {module.label!r}: {type(error).__name__}: {error}")
+            reply = ToolchainError(f"LLVM's process, {step}: {type(error).__name__}: {error}")
         pickle.dump(reply, answers)
         answers.flush()

@@ -13,7 +13,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from metalwright import toolchain
-from metalwright.engine import cache
+from metalwright.engine import cache, registers
 from metalwright.engine.limits import check_constants
 from metalwright.engine.passes import indices, text
 from metalwright.engine.passes.prepare import prepare, strip_targets
@@ -24,8 +24,6 @@ from metalwright.errors import ToolchainError
 _RUNTIME = Path(__file__).parent / "runtime"
 # LLVM calls these by name after the last pass that could drop them
 _SUPPORT = "memcpy memmove memset __truncdfhf2 __truncsfhf2 __extendhfsf2 fmaf fma".split()
-# an index that a first round makes constant lets the next take apart what it indexes
-_ROUNDS_OF_SROA = 3
 # what `#pragma unroll` leaves behind, and a node that says nothing
 _UNROLL = re.compile(r'!\{!"llvm\.loop\.unroll\.(?:full|enable|count)"(?:, i32 \d+)?\}')
 _NO_WISH = '!{!"metalwright.no.wish"}'
@@ -39,8 +37,9 @@ def generate(module: Module, symbol: str) -> Build:
     if module.checked:
         module = replace(module, text=_in_registers(module))
     prepared = prepare(module, symbol)
-    linked = _parse(prepared.text, module.label)
-    linked.link_in(_parse(runtime_text(), "the runtime"))
+    context = llvm.create_context()
+    linked = registers.parse(prepared.text, module.label, context)
+    linked.link_in(registers.parse(runtime_text(), "the runtime", context))
     for function in linked.functions:
         if not function.is_declaration and function.name not in (*_EXPORTED, *_SUPPORT):
             function.linkage = "internal"
@@ -98,26 +97,6 @@ def _in_registers(module: Module) -> str:
 
 
 def _promoted(ir: str, label: str) -> str:
-    parsed = _parse(ir, label)
-    builder = llvm.create_pass_builder(target_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
-    passes = llvm.create_new_function_pass_manager()
-    for _ in range(_ROUNDS_OF_SROA):
-        passes.add_sroa_pass()
-    for function in parsed.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
+    parsed = registers.parse(ir, label)
+    registers.promote(parsed)
     return str(parsed)
-
-
-def _parse(text: str, label: str) -> llvm.ModuleRef:
-    try:
-        module = llvm.parse_assembly(text)
-        module.verify()
-    except RuntimeError as error:
-        raise ToolchainError(
-            f"kernel {label!r}: LLVM cannot read its IR; where `metalwright doctor` finds that clang and llvmlite "
-            f"match, this is a mistake in Metalwright: {error}"
-        ) from error
-    module.triple = llvm.get_process_triple()
-    module.data_layout = str(target_machine().target_data)
-    return module

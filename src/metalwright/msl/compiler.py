@@ -13,7 +13,7 @@ from pathlib import Path
 
 from metalwright import toolchain
 from metalwright.columns import original_column
-from metalwright.engine import KernelSignature, Module, Parameter, ThreadgroupVariable, builder, cache
+from metalwright.engine import KernelSignature, Module, Parameter, ThreadgroupVariable, builder, cache, target
 from metalwright.errors import (
     CompileError,
     Diagnostic,
@@ -63,7 +63,7 @@ _CHECKED = (
 # calls that come last stay calls: a function that calls itself is found by them
 _OPTIMISED = ("-O2", "-fno-optimize-sibling-calls")
 _IR = ("-S", "-emit-llvm")
-_AS_WRITTEN = ("-Xclang", "-disable-llvm-passes")
+_AS_WRITTEN = (*_IR, "-Xclang", "-disable-llvm-passes")
 # what user code asks in `#if`; the other macros of Metal's headers are for the compiler (metalwright/macros.h)
 _VERSION = (
     "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_BFLOAT__=1 -D__HAVE_SIMDGROUP_MATRIX__=1 "
@@ -225,27 +225,31 @@ def _compile(source: Source, part: Part | str) -> Module:
     while unrepaired is not None:
         text = unrepaired
         whole = _whole(text, launched, kernels)
-        done = _clang([*level, *language], _IR, whole)
+        # what is checked the engine inlines: clang would copy every function with each of its variables in memory
+        done = _clang([*level, *language], _AS_WRITTEN if options.checked else _IR, whole)
         unrepaired = None if done.ok else repairs.repair(text, done.messages, user.keys())
     if not done.ok:
         raise diagnostics.failure(label, done.messages, LineMap(text), user, source.value_of_attribute)
     _check_address_spaces(source, part, launched)
-    ir = done.output.decode()
+    ir = made = done.output.decode()
+    static_values.check(label, made, user)
     entries = tuple(signature.ENTRY.format(i) for i in range(len(launched)))
-    if calls_left(ir, entries):
-        ir = inline_all(ir)
+    if options.checked or calls_left(ir, entries):
+        ir = inline_all(ir, label)
     recursive: tuple[str, ...] = ()
     if calls_left(ir, entries):
         # where it is refused, the message needs to know the line
-        lines_known = _CHECKED if options.checked or not options.recursion else _OPTIMISED
-        written = _clang([*lines_known, *language], [*_IR, *_AS_WRITTEN], whole).output.decode()
+        lines_known = _OPTIMISED if options.recursion else _CHECKED
+        written = (
+            made if options.checked else _clang([*lines_known, *language], _AS_WRITTEN, whole).output.decode()
+        )
         allowed = recursion.allow(label, written, entries, options.recursion, LineMap(text), user)
         if allowed is not None:
-            ir = inline_all(allowed.ir, ["-O0"] if options.checked else _OPTIMISED)
+            ir = inline_all(allowed.ir, label, () if options.checked else _OPTIMISED)
             recursive = allowed.functions
-    while calls_left(ir, entries) and (direct := callees.told(ir)) != ir:
-        ir = inline_all(direct)
-    static_values.check(label, ir, user)
+    before = ""
+    while calls_left(ir, entries) and ir != before:
+        before, ir = ir, inline_all(callees.told(ir), label)
     verify(label, ir, entries, user)
     lines = source.lines
     return Module(
@@ -392,11 +396,11 @@ def _users_site(text: str, offset: int, lines: LineMap, user: dict[str, str]) ->
 
 @functools.cache
 def _identity() -> str:
-    """Return a text that changes with the compiler, the headers and this package's own lowering."""
+    """Return a text that changes with the compiler, the headers, this package's own lowering and its inlining."""
     files = sorted(
         path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc"
     )
-    return "\n".join([toolchain.identity(), cache.key(*(path.read_bytes() for path in files))])
+    return "\n".join([target.identity(), cache.key(*(path.read_bytes() for path in files))])
 
 
 def _pack(module: Module) -> bytes:

@@ -10,13 +10,17 @@ import re
 from collections.abc import Sequence
 
 from metalwright import toolchain
+from metalwright.engine import builder
 
 _DEFINITION_GROUP = re.compile(r"^define\b[^\n]*\) [^\n]*?#(\d+)\b", re.MULTILINE)
 _GROUP = re.compile(r"^attributes #(\d+) = \{ (.*) \}$", re.MULTILINE)
 
 
-def inline_all(ir: str, optimise: Sequence[str] = ("-O0",)) -> str:
-    """Return the IR with every call of a function that it defines inlined, but for recursive ones."""
+def inline_all(ir: str, label: str, optimise: Sequence[str] = ()) -> str:
+    """Return the IR with every call of a function that it defines inlined, but for recursive ones.
+
+    ``optimise`` are options of clang with which the whole is then optimised.
+    """
     groups = set(_DEFINITION_GROUP.findall(ir))
 
     def marked(match: re.Match[str]) -> str:
@@ -26,8 +30,9 @@ def inline_all(ir: str, optimise: Sequence[str] = ("-O0",)) -> str:
         kept = " ".join(word for word in words if word not in ("noinline", "optnone"))
         return f"attributes #{match[1]} = {{ alwaysinline {kept} }}"
 
-    done = toolchain.clang(
-        ["-x", "ir", *optimise, "-w", "-S", "-emit-llvm", "-o", "-"], _GROUP.sub(marked, ir).encode()
-    )
+    ir = _GROUP.sub(marked, ir)
+    if not optimise:
+        return builder.inline(ir, label)
+    done = toolchain.clang(["-x", "ir", *optimise, "-w", "-S", "-emit-llvm", "-o", "-"], ir.encode())
     # what clang wrote it also reads; if not, the verifier says what was left
     return done.output.decode() if done.ok else ir
