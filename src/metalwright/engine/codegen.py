@@ -27,6 +27,10 @@ _SUPPORT = "memcpy memmove memset __truncdfhf2 __truncsfhf2 __extendhfsf2 fmaf f
 # what `#pragma unroll` leaves behind, and a node that says nothing
 _UNROLL = re.compile(r'!\{!"llvm\.loop\.unroll\.(?:full|enable|count)"(?:, i32 \d+)?\}')
 _NO_WISH = '!{!"metalwright.no.wish"}'
+# A kernel with more checks than this is made small instead of fast: inlined and unrolled, they would take minutes.
+_MANY_CHECKS = 200
+_CHECK = "call void @__mw_check_"
+_FOR_CHECKS = ("__mw_check_", "__mw_loop", "__mw_exchange", "__mw_lane", "__mw_gathered", "__mw_whole_simdgroup")
 _EXPORTED = ("mw_run", "__mw_private_sizes")
 
 
@@ -37,13 +41,17 @@ def generate(module: Module, symbol: str) -> Build:
     if module.checked:
         module = replace(module, text=_in_registers(module))
     prepared = prepare(module, symbol)
+    large = prepared.text.count(_CHECK) > _MANY_CHECKS
     context = llvm.create_context()
     linked = registers.parse(prepared.text, module.label, context)
     linked.link_in(registers.parse(runtime_text(), "the runtime", context))
     for function in linked.functions:
         if not function.is_declaration and function.name not in (*_EXPORTED, *_SUPPORT):
             function.linkage = "internal"
+            if large and function.name.startswith(_FOR_CHECKS):
+                function.add_function_attribute("noinline")
     options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_unrolling = not large
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(linked, passes)
     constants = sum(
