@@ -168,3 +168,30 @@ def test_a_kernel_with_the_name_of_a_function_of_metal() -> None:
         x = torch.arange(4.0)
         library[name](x)
         assert x.tolist() == expected, name
+
+
+def test_operators_for_any_type_are_not_for_vectors() -> None:
+    """A program's operator templates mean classes of its own; in Metal a vector is none, and they never see one."""
+    out = torch.zeros(6)
+    run(
+        """
+struct tile { float v; static constexpr constant int count = 1; };
+template <class T> T operator*(const thread T& a, float s) { T o; o.v = a.v * s * T::count; return o; }
+template <class T> T operator*(const thread T& a, const thread T& b) { T o; o.v = a.v * b.v * T::count; return o; }
+template <class T> T operator+(const thread T& a, float s) { T o; o.v = a.v + s + T::count; return o; }
+template <class T> T operator-(const thread T& a) { T o; o.v = -a.v - T::count; return o; }
+kernel void k(device float* out) {
+  tile t = {3};
+  out[0] = (-(t * 2.0f * t) + 0.5f).v;
+  float4 v = -(float4(1, 2, 3, 4) * 2.0f + 1.0f);
+  v = v * v + 2;
+  vec<float, 8> w = 3;
+  w = w * 0.5f + w;
+  half2 h = half2(1, 2) * 3.0h;
+  short2 s = short2(3, 300) * short(200) + short(1);
+  out[1] = v.x; out[2] = v.w; out[3] = w[7]; out[4] = h.y; out[5] = s.y;
+}""",
+        out,
+    )
+    # 300 * 200 wraps in 16 bits
+    assert out.tolist() == [-18 - 1 + 0.5 + 1, 11, 83, 4.5, 6, (300 * 200 + 1) - 65536]

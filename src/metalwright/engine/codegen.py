@@ -30,7 +30,14 @@ _NO_WISH = '!{!"metalwright.no.wish"}'
 # A kernel with more checks than this is made small instead of fast: inlined and unrolled, they would take minutes.
 _MANY_CHECKS = 200
 _CHECK = "call void @__mw_check_"
-_FOR_CHECKS = ("__mw_check_", "__mw_loop", "__mw_exchange", "__mw_lane", "__mw_gathered", "__mw_whole_simdgroup")
+_FOR_CHECKS = (
+    "__mw_check_",
+    "__mw_loop",
+    "__mw_exchange",
+    "__mw_lane",
+    "__mw_gathered",
+    "__mw_whole_simdgroup",
+)
 _EXPORTED = ("mw_run", "__mw_private_sizes")
 
 

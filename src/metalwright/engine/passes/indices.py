@@ -16,6 +16,13 @@ _GEP = re.compile(
 )
 _INDEX = re.compile(rf", i64 (?!0\b)(?P<value>-?\d+|{text.NAME})")
 _IN_ARRAY = re.compile(r" \[(\d+) x [^\]]+\], ptr \S+, i64 0, i64 (-?\d+)\b")
+_ALLOCA = re.compile(rf"^\s*(?P<result>{text.NAME}) = alloca (?P<rest>.*)$")
+# an address that is so many elements away from another, the second index within an array
+_STEP = re.compile(
+    rf"^\s*(?P<result>{text.NAME}) = getelementptr (?:inbounds |nuw |nusw )*(?P<type>\w+|\[[^\]]*\]|<[^>]*>), "
+    rf"ptr (?P<pointer>{text.NAME}), i(?:32|64) (?P<index>-?\d+)(?:, i(?:32|64) (?P<within>-?\d+))?(?:, !dbg !\d+)?$"
+)
+_ARRAY = re.compile(r"\[\d+ x (?P<element>[^\[\]]+)\]$")
 _NOTHING = re.compile(r"\bpoison\b")
 # aggregates and vectors are built from nothing, one element at a time
 _BUILT_FROM_NOTHING = re.compile(
@@ -31,13 +38,39 @@ def uses_of_nothing(lines: list[str]) -> int:
 
 
 def leaves_an_array(lines: list[str]) -> bool:
-    """Whether an index that is written as a number lies outside its array."""
+    """Whether an index that is written as a number lies outside its array or private variable."""
+    inside: dict[str, tuple[int, int]] = {}  # pointers into variables: how far, and the variable's size
     for line in lines:
-        if " = getelementptr " in line:
-            for size, index in _IN_ARRAY.findall(line):
-                if not 0 <= int(index) < int(size):
+        if line.startswith("define"):
+            inside.clear()
+        elif " = alloca " in line:
+            if (match := _ALLOCA.match(line)) and (size := _bytes(text.take_type(match["rest"])[0])):
+                inside[match["result"]] = (0, size)
+        elif " = getelementptr " in line:
+            for count, index in _IN_ARRAY.findall(line):
+                if not 0 <= int(index) < int(count):
                     return True
+            if (match := _STEP.match(line)) is None or match["pointer"] not in inside:
+                continue
+            at, size = inside[match["pointer"]]
+            element = _bytes(match["type"])
+            if match["within"] is not None:
+                array = _ARRAY.match(match["type"])
+                at += int(match["within"]) * (_bytes(array["element"]) if array else 0)
+            at += int(match["index"]) * element
+            if not 0 <= at < size:
+                return True
+            if element:
+                inside[match["result"]] = (at, size)
     return False
+
+
+def _bytes(type_name: str) -> int:
+    """Return the size of a type, or 0 where it is not known."""
+    try:
+        return text.store_bytes(type_name)
+    except (ValueError, KeyError):
+        return 0
 
 
 def hidden(lines: list[str]) -> list[str]:
