@@ -170,6 +170,11 @@ class Source:
             raise _lowering_failure(self.label, self.preprocessed, self.lines, lowered.errors, self.user)
         return lowered
 
+    @functools.cached_property
+    def lowered_with_spaces(self) -> Lowered | None:
+        places = self.lowered.places
+        return places and lower_with_spaces(self.preprocessed, dict(self.options.constants), places)
+
     def value_of_attribute(self, message: diagnostics.Message, sentence: str) -> Diagnostic | None:
         """Return what clang says of an attribute's value, at its place; None where it speaks of something else."""
         return self.diagnose(message.line - 1, sentence) if message.file == signature.VALUES else None
@@ -270,10 +275,9 @@ def _compile(source: Source, part: Part | str) -> Module:
 
 def _check_address_spaces(source: Source, part: Part | str, launched: tuple[KernelDeclaration, ...]) -> None:
     """Raise where a pointer changes its address space on a way that only the compiler can follow."""
-    places = source.lowered.places
-    if places is None:
+    spaced = source.lowered_with_spaces
+    if spaced is None:
         return
-    spaced = lower_with_spaces(source.preprocessed, dict(source.options.constants), places)
     text, edits = (
         (spaced.text, spaced.edits[0]) if part is Part.ALL else (spaced.uninstantiated, spaced.edits[1])
     )
