@@ -71,10 +71,14 @@ class _TemplateParameter:
 
 @dataclass(frozen=True)
 class KernelDeclaration:
-    """A kernel that can be launched: its host name, the C++ expression of the function, its parameters."""
+    """A kernel that can be launched: its host name, the C++ expression of the function, its parameters.
+
+    ``namespace`` is where the kernel is written, or ``""``: what its attributes name is looked for there first.
+    """
 
     host_name: str
     expression: str
+    namespace: str
     parameters: tuple[KernelParameter, ...]
     max_threads: int | None
 
@@ -121,7 +125,10 @@ class _Lowering:
         self.errors: list[tuple[int, str, bool]] = []
         self.kernels: list[KernelDeclaration] = []
         # for each kernel that is a template, its parameters and those of the template with their default values
-        self.templates: dict[str, tuple[tuple[KernelParameter, ...], tuple[_TemplateParameter, ...]]] = {}
+        # kernels that are templates: their parameters, those of the template, and their namespace
+        self.templates: dict[
+            str, tuple[tuple[KernelParameter, ...], tuple[_TemplateParameter, ...], str]
+        ] = {}
         self.scopes: list[str] = []  # for each open brace, the namespace that it belongs to, or ""
         self.variables: list[tuple[str, int]] = []
         self.instantiations: list[tuple[int, int]] = []  # offsets of those that make kernels
@@ -201,7 +208,7 @@ class _Lowering:
             tuple(self.variables),
             unset,
             tuple(sorted(self.errors)),
-            places if self.points and len(self.spaces) > 1 else None,
+            places if self.points and self.spaces - {"thread"} else None,
             (self.edits, outline),
         )
 
@@ -449,11 +456,12 @@ class _Lowering:
         if parameters is None:
             return after
         if self.word(index - 1) == ">" or self.is_template(index):
-            self.templates[name] = parameters, self.template_parameters(index)
+            self.templates[name] = parameters, self.template_parameters(index), self.namespace()
         elif self.word(after) == "{":
             self.add_kernel(
                 _text(attributes.get("host_name", "")) or name,
                 self.qualified(name),
+                self.namespace(),
                 parameters,
                 attributes,
             )
@@ -492,7 +500,7 @@ class _Lowering:
         """Return the parameters of a kernel with its template arguments in the values of their attributes."""
         if name not in self.templates:
             return None
-        parameters, names = self.templates[name]
+        parameters, names, _ = self.templates[name]
         given = [
             self.text[self.tokens[first].offset : self.end(last - 1)]
             for first, last in self.source.split(angle + 1, close)
@@ -546,12 +554,14 @@ class _Lowering:
                 parameters = self.parameters(close + 1, closing)
             self.lower_inside(close + 2, closing)
         if parameters is not None:
+            namespace = self.templates[name][2] if name in self.templates else self.namespace()
             self.instantiations.append(
                 (self.tokens[index].offset, self.tokens[min(stop, len(self.tokens) - 1)].offset)
             )
             self.add_kernel(
                 _text(attributes.get("host_name", "")) or name,
                 self.qualified(expression),
+                namespace,
                 parameters,
                 attributes,
             )
@@ -561,20 +571,24 @@ class _Lowering:
         self,
         host_name: str,
         expression: str,
+        namespace: str,
         parameters: tuple[KernelParameter, ...],
         attributes: dict[str, str],
     ) -> None:
         limit = attributes.get("max_total_threads_per_threadgroup", "")
-        self.kernels.append(
-            KernelDeclaration(host_name, expression, parameters, int(limit) if limit.isdigit() else None)
-        )
+        most = int(limit) if limit.isdigit() else None
+        self.kernels.append(KernelDeclaration(host_name, expression, namespace, parameters, most))
 
     def qualified(self, expression: str) -> str:
         """Return the expression from outside: a kernel ``min`` is the user's where namespace ``metal`` is open too."""
         written = " ".join(expression.split())
         if written.startswith("::"):
             return written
-        return "::".join(["", *(scope for scope in self.scopes if scope), written])
+        namespace = self.namespace()
+        return f"::{namespace}::{written}" if namespace else f"::{written}"
+
+    def namespace(self) -> str:
+        return "::".join(scope for scope in self.scopes if scope)
 
     def parameters(
         self, opening: int, closing: int, *, attributed: bool = True
@@ -731,7 +745,7 @@ class _Lowering:
             return None
         if i == first:
             return None
-        if not self.scopes:
+        if not self.scopes_are_functions():
             self.error(index, "a threadgroup variable can only stand in a kernel's body")
         type_text = " ".join(self.text[self.tokens[first].offset : self.tokens[i].offset].split())
         if self.places is None:

@@ -46,8 +46,11 @@ _MOST_THREADS = 1024
 def entries(kernels: tuple[KernelDeclaration, ...]) -> str:
     """Return the C++ that makes each kernel callable by the engine."""
     return "\n".join(
-        f'extern "C" void {ENTRY.format(index)}(const __mw::thread& t, void*, void*) '
-        f"{{ __mw::kernel<{_tags(kernel)}>::call<&{kernel.expression}>(t); }}"
+        _beside(
+            kernel,
+            f"void {ENTRY.format(index)}(const __mw::thread& t, void*, void*) "
+            f"{{ __mw::kernel<{_tags(kernel)}>::call<&{kernel.expression}>(t); }}",
+        )
         for index, kernel in enumerate(kernels)
     )
 
@@ -55,10 +58,19 @@ def entries(kernels: tuple[KernelDeclaration, ...]) -> str:
 def descriptions(kernels: tuple[KernelDeclaration, ...]) -> str:
     """Return the C++ that describes each kernel's parameters: all templates are checked, no code is made of it."""
     return "\n".join(
-        f'extern "C" void {DESCRIBE.format(index)}() '
-        f"{{ __mw::kernel<{_tags(kernel)}>::describe<&{kernel.expression}>(); }}"
+        _beside(
+            kernel,
+            f"void {DESCRIBE.format(index)}() "
+            f"{{ __mw::kernel<{_tags(kernel)}>::describe<&{kernel.expression}>(); }}",
+        )
         for index, kernel in enumerate(kernels)
     )
+
+
+def _beside(kernel: KernelDeclaration, function: str) -> str:
+    """Return a function of C in the kernel's namespace."""
+    function = f'extern "C" {function}'
+    return f"namespace {kernel.namespace} {{ {function} }}" if kernel.namespace else function
 
 
 def _tags(kernel: KernelDeclaration) -> str:
