@@ -392,6 +392,11 @@ def test_an_index_may_be_any_constant() -> None:
             "[[buffer(140000)]] is out of range: Metal has buffers 0 to 30",
         ),
         (
+            "constant bool c [[function_constant(0)]];\n"
+            "kernel void k(device int* a, device int* b [[¦buffer(31), function_constant(c)]]) { a[0] = 1; }",
+            "[[buffer(31)]] is out of range: Metal has buffers 0 to 30",
+        ),
+        (
             "constant int n = 30;\nkernel void k(device int* x, threadgroup float* a [[threadgroup(¦n + 1)]]) { }",
             "[[threadgroup(31)]] is out of range: Metal has threadgroups 0 to 30",
         ),

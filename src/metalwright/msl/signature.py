@@ -110,11 +110,13 @@ def _read_one(ir: str, index: int, kernel: KernelDeclaration, diagnose: Diagnose
     for position, number in indices.items():
         parameter = kernel.parameters[position]
         attribute = parameter.attribute[0]
-        # of buffers that depend on a constant, all can be told apart only when the constants are known
-        if attribute not in NUMBERED or position in absent or parameter.condition:
+        if attribute not in NUMBERED or position in absent:
             continue
         sentence = ""
-        other = taken.setdefault((attribute, number), parameter.name)
+        # buffers that depend on a constant may share a number: no choice of constants need have both
+        other = parameter.name
+        if not parameter.condition:
+            other = taken.setdefault((attribute, number), parameter.name)
         if not 0 <= number < _COUNTS[attribute]:
             last = _COUNTS[attribute] - 1
             sentence = f"[[{attribute}({number})]] is out of range: Metal has {attribute}s 0 to {last}"
