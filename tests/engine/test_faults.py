@@ -88,6 +88,8 @@ CASES = [
          "threadgroup_barrier", r"waits at this barrier, but other threads of its threadgroup have ended", 3, kind=BarrierFault),
     Case("two barriers", "if (gid < 3) threadgroup_barrier(mem_flags::mem_none);\nelse threadgroup_barrier(mem_flags::mem_none);", 1,
          "threadgroup_barrier", r"others of its threadgroup wait at k\.src:2:6", 0, kind=BarrierFault),
+    Case("two copies of a barrier", "auto wait = [&](auto) {\n  threadgroup_barrier(mem_flags::mem_none); };\nif (gid < 3) wait(1);\nelse wait(1.0f);", 2,
+         "threadgroup_barrier", r"others of its threadgroup wait at another copy of it", 0, kind=BarrierFault),
 ]  # fmt: skip
 
 

@@ -129,5 +129,11 @@ def _how_far(offset: int, size: int) -> str:
 def _barrier(fault: abi.FaultStruct, sites: Sequence[Site | None]) -> str:
     if fault.other_site == _ALL_ENDED:
         return "waits at this barrier, but other threads of its threadgroup have ended: all must meet the same barrier"
-    other = sites[fault.other_site] or "another"
+    other = sites[fault.other_site]
+    if other is not None and other == sites[fault.site]:
+        return (
+            "waits at this barrier, but others of its threadgroup wait at another copy of it (of another instantiation "
+            "of a template, or another call of the function): all must meet the same one"
+        )
+    other = other or "another"
     return f"waits at this barrier, but others of its threadgroup wait at {other}: all must meet the same one"
