@@ -98,3 +98,27 @@ def strides(*batched: torch.Tensor) -> torch.Tensor:
     """Return the strides of the batch dimensions, those of one tensor after the other's."""
     listed = [stride for values in batched for stride in values.stride()[:-2] or (0,)]
     return torch.tensor(listed, dtype=torch.int64)
+
+
+def gemm_params(tile: Tile, a: torch.Tensor, b: torch.Tensor, **others: int) -> torch.Tensor:
+    """Return the parameters of a product; batch strides and the like are given, 0 otherwise."""
+    m, k = a.shape[-2:]
+    n = b.shape[-1]
+    tiles_n, tiles_m = tile.tiles(m, n)
+    values = {
+        "M": m,
+        "N": n,
+        "K": k,
+        "lda": rows(a)[1],
+        "ldb": rows(b)[1],
+        "ldd": n,
+        "tiles_n": tiles_n,
+        "tiles_m": tiles_m,
+        "batch_stride_a": 0,
+        "batch_stride_b": 0,
+        "batch_stride_d": m * n,
+        "swizzle_log": 0,
+        "k_iterations": k // tile.bk,
+        "batch_ndim": 0,
+    }
+    return struct(GEMM_PARAMS, **(values | others))

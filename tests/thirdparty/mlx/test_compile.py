@@ -34,6 +34,6 @@ def test_every_kernel_is_listed(headers: Path, score: Callable[..., None]) -> No
             score("MLX", file, name, "found")
     assert len(found) > 150
     assert listed <= found, listed - found
-    # those for the matrix units of newer GPUs are written with Metal Performance Primitives
-    missing = {(file, name) for file, name in found - listed if "nax" not in file}
+    # not yet: quantised products and gated deltas for the matrix units of newer GPUs
+    missing = {(file, name) for file, name in found - listed if "nax" not in file or "steel" in file}
     assert not missing, missing

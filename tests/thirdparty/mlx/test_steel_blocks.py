@@ -13,13 +13,11 @@ import pytest
 import torch
 from arrays import TYPES, garbage, groups, integers, up
 from steel import (
-    GEMM_PARAMS,
     Tile,
     flag,
+    gemm_params,
     matrices,
-    rows,
     strides,
-    struct,
     wide,
 )
 from units import GEMM, Unit
@@ -27,30 +25,6 @@ from units import GEMM, Unit
 MASKED = "steel/gemm/kernels/steel_gemm_masked.h"
 GATHER = "steel/gemm/kernels/steel_gemm_gather.h"
 SEGMENTED = "steel/gemm/kernels/steel_gemm_segmented.h"
-
-
-def gemm_params(tile: Tile, a: torch.Tensor, b: torch.Tensor, **others: int) -> torch.Tensor:
-    """Return the parameters of a product; batch strides and the like are given, 0 otherwise."""
-    m, k = a.shape[-2:]
-    n = b.shape[-1]
-    tiles_n, tiles_m = tile.tiles(m, n)
-    values = {
-        "M": m,
-        "N": n,
-        "K": k,
-        "lda": rows(a)[1],
-        "ldb": rows(b)[1],
-        "ldd": n,
-        "tiles_n": tiles_n,
-        "tiles_m": tiles_m,
-        "batch_stride_a": 0,
-        "batch_stride_b": 0,
-        "batch_stride_d": m * n,
-        "swizzle_log": 0,
-        "k_iterations": k // tile.bk,
-        "batch_ndim": 0,
-    }
-    return struct(GEMM_PARAMS, **(values | others))
 
 
 def mask(kind: str, *shape: int, seed: int) -> torch.Tensor:

@@ -45,6 +45,7 @@ class Unit:
 
 UTILS = ("utils.h",)
 GEMM = ("utils.h", "steel/gemm/gemm.h")
+GEMM_NAX = ("utils.h", "steel/gemm/gemm_nax.h")
 QUANTIZED = (*GEMM, "quantized_utils.h")
 CONV = ("utils.h", "steel/conv/conv.h")
 
@@ -408,6 +409,45 @@ ALL: tuple[Unit, ...] = (
                 "gemm_splitk_accum_axpby": "float,float",
             }
         ),
+    ),
+    # these are units of test_steel_nax.py, not to compile others
+    Unit(
+        "steel/gemm/kernels/steel_gemm_fused_nax.h",
+        GEMM_NAX,
+        each({"gemm": "half, 64, 64, 256, 2, 2, false, true, float"}),
+        GEMM_CONSTANTS,
+    ),
+    Unit(
+        "steel/gemm/kernels/steel_gemm_gather_nax.h",
+        GEMM_NAX,
+        each({"gather_mm_rhs_nax": "bfloat16_t, 16, 128, 128, 1, 4, false, false, float"}),
+        ((200, False), (201, True), (202, True)),
+    ),
+    Unit(
+        "steel/gemm/kernels/steel_gemm_segmented_nax.h",
+        GEMM_NAX,
+        each({"segmented_mm_nax": "float, 64, 64, 128, 2, 2, true, false, float"}),
+        ((199, False), (200, True), (201, True)),
+    ),
+    Unit(
+        "steel/gemm/kernels/steel_gemm_splitk_nax.h",
+        GEMM_NAX,
+        each({"gemm_splitk_nax": "half, 64, 64, 256, 2, 2, true, false, float"}),
+        ((200, True), (201, True)),
+    ),
+    Unit(
+        "steel/gemm/kernels/steel_gemm_thin_nax.h",
+        GEMM_NAX,
+        each({"gemm_thin_nax": "half, 2, 2, 1, 2, 2, true"}),
+        ((100, True), (110, False), *ALIGNED),
+    ),
+    Unit(
+        "steel/attn/kernels/steel_attention_nax.h",
+        UTILS,
+        each(
+            {"attention_nax": "half,64,32,64,64,4,1,half", "attention_nax_dsplit": "half,64,32,256,4,2,half"}
+        ),
+        ((200, True), (201, True), (300, False), (301, False), (302, False), (303, False)),
     ),
     Unit(
         "steel/attn/kernels/steel_attention.h",
