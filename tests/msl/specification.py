@@ -287,6 +287,9 @@ TENSORS = Chapter(
         "tensor::get_static_extent": "(void)(t.get_static_extent(0));",
         "tensor::get_stride": "(void)(t.get_stride(0));",
         "tensor::slice": "(void)(t.slice(1, 1)); (void)(t.slice<2, 2>(1, 1));",
+        "tensor_blockwise": "device uchar* q => using S = tensor_blockwise<tensor_plane_scales, device metal_fp8_ue8m0_format, "
+        "32, 1>; tensor<device metal_fp8_e4m3_format, dextents<int, 2>, tensor_inline, S> s(q, dextents<int, 2>(32, 4), "
+        "metal::array<int, 2>{1, 32}, S(q)); (void)s;",
         "extents": "extents<int, 4, dynamic_extent> e(3); (void)(e.extent(1) + e.rank() + e.static_extent(0));",
         "int8_t": "device int8_t* q => tensor<device int8_t, dextents<int, 1>, tensor_inline> s(q, "
         "dextents<int, 1>(4)); (void)(s[0]);",

@@ -304,10 +304,6 @@ def test_pointers_to_functions_and_recursion(src: str, helper: str) -> None:
         ("depth2d<float> t;", "'depth2d' is not supported"),
         ("sampler s;", "'sampler' is not supported"),
         ("raytracing::ray r;", "'raytracing' is not supported"),
-        (
-            "tensor_blockwise<tensor_plane_scales, device metal_fp8_ue8m0_format, 32, 1> t;",
-            "does not run scale planes of tensors yet",
-        ),
     ],
 )
 def test_features_that_do_not_run_are_named(src: str, feature: str) -> None:

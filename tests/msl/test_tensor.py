@@ -203,13 +203,6 @@ def test_an_empty_dimension_has_no_elements() -> None:
         launch(body("out[0] = int(x[0, 0]);", *parameters), {"x": x}, {"out": out}, 1, 1)
 
 
-def test_scale_planes_are_named_as_unsupported() -> None:
-    with pytest.raises(
-        UnsupportedFeatureError, match="is not supported: Metalwright does not run scale planes"
-    ):
-        body("using S = tensor_blockwise<tensor_plane_scales, metal_fp8_ue8m0_format, 32, 1>;")
-
-
 def test_types_of_tensors_and_their_slices() -> None:
     src = """
 using handle = tensor<device float, dextents<int, 2>, tensor_handle>;

@@ -67,7 +67,8 @@ _AS_WRITTEN = (*_IR, "-Xclang", "-disable-llvm-passes")
 # what user code asks in `#if`; the other macros of Metal's headers are for the compiler (metalwright/macros.h)
 _VERSION = (
     "-D__METAL__=1 -D__METAL_VERSION__=400 -D__METAL_MACOS__=1 -D__HAVE_BFLOAT__=1 -D__HAVE_SIMDGROUP_MATRIX__=1 "
-    "-D__HAVE_INT4B_FORMAT_TYPE__=1"
+    "-D__HAVE_INT4B_FORMAT_TYPE__=1 -D__HAVE_TENSOR__=1 -D__HAVE_TENSOR_MULTIPLANE__=1 "
+    "-D__HAVE_METAL_FP4_E2M1_FORMAT_TYPE__=1 -D__HAVE_METAL_FP8_E4M3_FORMAT_TYPE__=1"
 ).split()
 _FAST_MATH = ["-D__FAST_MATH__=1"]
 # Metal's headers beside those under include/: what is in them that runs here needs no header

@@ -45,7 +45,6 @@ _GROUPS: dict[str, str] = {
     "visible functions": "visible_function_table visible",
     "indirect command buffers": "command_buffer compute_command render_command",
     "graphics stages": "vertex fragment mesh object object_data imageblock threadgroup_imageblock patch_control_point",
-    "scale planes of tensors": "tensor_blockwise tensor_plane_scales",
     "packed numbers outside tensors": "packed_numeric_type",
 }
 

@@ -101,6 +101,8 @@ class convolution2d {
                   "the activation and the weights of a convolution2d are tensors");
     static_assert(is_tensor<Destination> || is_cooperative<Destination>,
                   "the destination of a convolution2d is a tensor or a cooperative_tensor");
+    static_assert(!__mw::has_scales<activation_t> && !__mw::has_scales<weights_t>,
+                  "convolution2d does not take tensors with scales");
     static_assert(activation_t::get_rank() == 4 && weights_t::get_rank() == 4 && Destination::get_rank() == 4,
                   "the operands of a convolution2d have four dimensions");
     static_assert(multiplies<typename activation_t::value_type, typename weights_t::value_type,

@@ -134,6 +134,13 @@ class matmul2d {
       static_assert(__mw::multiplies<typename left_t::value_type, typename right_t::value_type,
                                      typename metal::remove_cv_t<Destination>::value_type>,
                     "matmul2d does not take these element types together");
+      check_scales<left_t>();
+      check_scales<right_t>();
+      static_assert(!__mw::has_scales<left_t> || !Descriptor.transpose_left,
+                    "a left operand of matmul2d with scales is not transposed: its blocks lie along k");
+      static_assert(!__mw::has_scales<right_t> || Descriptor.transpose_right,
+                    "a right operand of matmul2d with scales is transposed: its blocks lie along k");
+      static_assert(!__mw::has_scales<metal::remove_cv_t<Destination>>, "the destination of matmul2d has no scales");
       if constexpr (__mw::is_cooperative<left_t> || __mw::is_cooperative<right_t>) check_input_scope();
       __mw::enter<Scope>();
       const auto rows = __mw::matrix_from<Scope, left_t, left_line, Descriptor.m, depth, result::block_rows>(left);
@@ -147,6 +154,17 @@ class matmul2d {
   template <class T>
   static constexpr void check_operand() {
     static_assert(is_operand<T>, "an operand of matmul2d is a tensor or a cooperative_tensor");
+  }
+  template <class T>
+  static constexpr void check_scales() {
+    if constexpr (__mw::has_scales<T>) {
+      using scale = metal::remove_cv_t<typename T::plane_type::element_type>;
+      static_assert(__is_same(scale, metal::metal_fp8_ue8m0_format),
+                    "the scales of an operand of matmul2d are metal_fp8_ue8m0_format");
+      static_assert(T::block(0) == 32 && T::block(1) == 1, "the blocks of an operand of matmul2d are 32, 1");
+      static_assert(__mw::is_packed_float<typename T::value_type>,
+                    "an operand of matmul2d with scales has elements of a packed float format");
+    }
   }
   static constexpr void check_input_scope() {
     static_assert(Scope::static_size == 1, "an input that is a cooperative tensor needs the scope execution_simdgroup");

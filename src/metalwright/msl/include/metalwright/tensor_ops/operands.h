@@ -13,7 +13,9 @@ template <class E, class X, class L> inline constexpr bool is_cooperative<metal:
 
 // What points at the elements of a tensor, and what a product takes them for: packed formats are read as numbers.
 template <class Tensor> using pointer_of = decltype(Tensor::__data);
-template <class Tensor> using operand_of = typename elements<typename Tensor::element_type>::operand;
+template <class Tensor>
+using operand_of =
+    metal::conditional_t<has_scales<Tensor>, float, typename elements<typename Tensor::element_type>::operand>;
 
 // Some lines of a tensor in memory. What lies outside the tensor reads as zero.
 template <class Pointer, class T, int Lines>
@@ -30,6 +32,20 @@ struct lines_in_memory {
   }
   T at(int line, long k) const { return start[line][k * step]; }
   T edge(int line, long k) const { return inside[line] && k < size ? start[line][k * step] : T(0); }
+};
+
+// The same with scales, which multiply the numbers.
+template <class Tensor, class T, int Line, int Lines>
+struct scaled_lines_in_memory : lines_in_memory<pointer_of<Tensor>, T, Lines> {
+  using unscaled = lines_in_memory<pointer_of<Tensor>, T, Lines>;
+  const Tensor& tensor;
+  int numbers[Lines];
+
+  float scale(int line, long k) const {
+    return Line == 1 ? tensor.scale_at({k, numbers[line]}) : tensor.scale_at({numbers[line], k});
+  }
+  T at(int line, long k) const { return unscaled::at(line, k) * scale(line, k); }
+  T edge(int line, long k) const { return this->inside[line] && k < this->size ? at(line, k) : T(0); }
 };
 
 // A matrix in memory: Line is the dimension of the tensor that counts the lines, the other runs along them.
@@ -49,7 +65,13 @@ struct matrix_in_memory {
       some.inside[i] = numbers[i] < end;
       some.start[i] = tensor.__data + (some.inside[i] ? numbers[i] * long(tensor.get_stride(Line)) : 0);
     }
-    return some;
+    if constexpr (has_scales<Tensor>) {
+      scaled_lines_in_memory<Tensor, element, Line, Lines> scaled{some, tensor, {}};
+      for (int i = 0; i < Lines; i++) scaled.numbers[i] = numbers[i];
+      return scaled;
+    } else {
+      return some;
+    }
   }
 };
 
