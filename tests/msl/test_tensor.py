@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metalwright.errors import CompileError, MemoryFault, UnsupportedFeatureError
+from metalwright.errors import CompileError, MemoryFault
 from tests.support import body, launch, tensor, whole
 
 SHAPES = {1: (7,), 2: (5, 7), 3: (2, 5, 7), 4: (3, 2, 5, 7), 5: (2, 3, 2, 5, 7)}
