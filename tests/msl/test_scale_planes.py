@@ -176,6 +176,14 @@ def test_scales_of_another_type() -> None:
         compile_shader(text)
 
 
+@pytest.mark.parametrize("tags", ["", ", scales"])
+def test_a_handle_of_a_packed_format_is_no_parameter(tags: str) -> None:
+    text = HEAD + TYPES.replace("FORMAT", "metal_fp8_e4m3_format").replace("LEFT", "half")
+    text += f"kernel void k(tensor<device metal_fp8_e4m3_format, shape, tensor_handle{tags}> t [[buffer(0)]]) {{}}"
+    with pytest.raises(CompileError, match="takes a packed format as its bytes"):
+        compile_shader(text)
+
+
 def test_a_tensor_with_scales_does_not_become_one_without() -> None:
     with pytest.raises(CompileError):
         compile_shader(

@@ -121,12 +121,16 @@ template <class P, class Tag> struct bind {
                 "one with [[threadgroup(n)]] a pointer, one with [[texture(n)]] a texture");
 };
 
-template <packed_format Element, class Extents, u32 Index>
-struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Index>> {
+// What is said of a tensor of a packed format, with a plane of scales and without.
+template <class Element> struct bind_packed {
   static_assert(metal::is_void_v<Element>,
                 "a kernel takes a packed format as its bytes, device uchar* or a tensor of uchar, and makes a "
                 "tensor_inline of them");
 };
+template <packed_format Element, class Extents, u32 Index>
+struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Index>> : bind_packed<Element> {};
+template <packed_format Element, class Extents, class Plane, u32 Index>
+struct bind<metal::tensor<Element, Extents, metal::tensor_handle, Plane>, buffer_at<Index>> : bind_packed<Element> {};
 template <class Element, class Extents, u32 Index>
 struct bind<metal::tensor<Element, Extents, metal::tensor_handle>, buffer_at<Index>> {
   static constexpr size_t rank = Extents::rank();
