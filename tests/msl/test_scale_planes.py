@@ -191,6 +191,16 @@ def test_a_tensor_with_scales_does_not_become_one_without() -> None:
         )
 
 
+def test_a_cooperative_tensor_does_not_leave_scales_out() -> None:
+    body = """
+  constexpr auto descriptor = matmul2d_descriptor(4, 8, 64, false, true);
+  matmul2d<descriptor, execution_simdgroup> op;
+  auto right = op.get_right_input_cooperative_tensor<half, float, float>();
+  right.load(b);"""
+    with pytest.raises(CompileError, match="does not load from a tensor with scales"):
+        compile_shader(kernel(body))
+
+
 def test_macros_tell_that_it_is_there() -> None:
     text = """
 kernel void k(device int* out) {
