@@ -9,12 +9,19 @@ from typing import Any
 
 import torch
 from arrays import TYPES, garbage, groups, integers, up
-from quantizing import Matrices
-from units import ALIGNED, QUANTIZED, Unit
+from quantizing import MXFP4, MXFP8, NVFP4, Matrices, affine, floating
+from units import ALIGNED, QUANTIZED, QUANTIZED_NAX, Unit
 
 ONE_SIMDGROUP = (32, 1, 1)
 TWO_SIMDGROUPS = (32, 2, 1)
 FOUR_SIMDGROUPS = (32, 2, 2)
+FORMS = {(form.group, form.bits): form for form in (MXFP4, MXFP8, NVFP4)}
+# 448, the largest of e4m3, times 6, the largest of e2m1
+WHOLE_SCALE = 448 * 6
+# kernels that take scales of whole matrices, and which of their further template arguments says that they use them
+SCALED = {"qmv_fast": 2, "qmv": 2, "qvm": 1, "qmm_t": 2, "gather_qmv_fast": 0, "gather_qmv": 0, "gather_qvm": 0,
+          "gather_qmm_t": 1, "gather_qmm_n": 0, "gather_qmm_rhs": 6,
+          "qmm_t_nax": 7, "gather_qmm_t_nax": 6, "gather_qmm_rhs_nax": 6}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,15 @@ class Case:
         """Whether the rows of the matrices are summed over."""
         return "qmv" in self.name or "_t" in self.name or (self.more[-1:] == (True,) and "_rhs" in self.name)
 
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a product of matrices that a threadgroup computes."""
+        stated = [value for value in self.more if not isinstance(value, bool)]
+        if not stated:
+            return 32, 32
+        # rows, columns and length of a tile where rows are sorted, else rows, length and columns
+        return stated[0], stated[1 if "_rhs" in self.name else 2]
+
     def matrix_shape(self, columns: int, summed: int) -> tuple[int, int]:
         return (columns, summed) if self.transposed else (summed, columns)
 
@@ -68,7 +84,7 @@ class Case:
     def launch(self, rows: int, columns: int, products: int = 1) -> dict[str, Any]:
         """Return the threads of the grid and of a threadgroup."""
         if "qmm" in self.name:
-            return groups(up(columns, 32), up(rows, 32), products, group=FOUR_SIMDGROUPS)
+            return groups(up(columns, self.tile[1]), up(rows, self.tile[0]), products, group=FOUR_SIMDGROUPS)
         if self.name == "qmv_quad":
             return groups(rows, up(columns, 64), products, group=ONE_SIMDGROUP)
         if self.name == "qmv_wide":
@@ -85,12 +101,33 @@ def unit(
 ) -> Unit:
     """Return the instantiations of some cases as one text for the compiler."""
     kernels = {case.host: (case.host, f"{prefix}_{case.name}", case.arguments) for case in cases}
-    return Unit(file, QUANTIZED, tuple(kernels.values()), constants)
+    before = QUANTIZED_NAX if "nax" in file else QUANTIZED
+    return Unit(file, before, tuple(kernels.values()), constants)
 
 
 def alignment(*, columns: bool = True, sums: bool = True) -> tuple[tuple[int, bool], ...]:
     """Return the function constants that tell which sizes are whole tiles; the number of rows is not."""
     return ((200, False), (201, columns), (202, sums))
+
+
+def affine_weights(case: Case, sizes: tuple[int, int, int], *batch: int) -> Matrices:
+    """Return matrices for a kernel that takes affine codes."""
+    return affine((*batch, *case.matrix_shape(*sizes[1:])), case.group, case.bits, case.kind)
+
+
+def floating_weights(case: Case, sizes: tuple[int, int, int], *batch: int) -> Matrices:
+    """Return matrices for a kernel that takes floating codes; where it takes scales of whole matrices, with these."""
+    form = FORMS[case.group, case.bits]
+    matrices = floating((*batch, *case.matrix_shape(*sizes[1:])), form)
+    if case.name not in SCALED:
+        return matrices
+    place = SCALED[case.name]
+    scaled = case.more[place : place + 1] == (True,)
+    # of gathered matrices, each has a scale
+    factors = torch.tensor([0.5, 2, 1, 4, 0.25][: batch[0]] if "gather" in case.name else [0.5])
+    scales = factors * WHOLE_SCALE if scaled else torch.full((1,), float("nan"))
+    values = matrices.values * factors.double().view(-1, 1, 1) if scaled else matrices.values
+    return Matrices(matrices.parts, values.view(matrices.values.shape), (scales,))
 
 
 def vectors(*shape: int, kind: str) -> torch.Tensor:
@@ -195,11 +232,12 @@ def multiply_sorted(
     x = vectors(rows, summed, kind=case.kind)
     y = garbage(rows, columns, dtype=case.dtype)
     offsets = torch.tensor([sum(counts[:index]) for index in range(len(counts))], dtype=torch.int32)
-    tiles = min(rows, up(rows, 16) + len(counts) - 1)
+    tiles = min(rows, up(rows, case.tile[0]) + len(counts) - 1)
+    group = FOUR_SIMDGROUPS if "nax" in case.name else TWO_SIMDGROUPS
     words, *others = weights.arguments
     bench.run(
         code, case.host, x, words, *others, offsets, y, rows, columns, summed, len(counts),
-        **groups(up(columns, 32), tiles, 1, group=TWO_SIMDGROUPS),
+        **groups(up(columns, case.tile[1]), tiles, 1, group=group),
     )  # fmt: skip
     pieces = zip(x.split(list(counts)), weights.values, strict=True)
     assert torch.equal(y, torch.cat([case.product(one, matrix) for one, matrix in pieces])), counts

@@ -14,8 +14,10 @@ import pytest
 import torch
 from arrays import TYPES, garbage
 from products import (
+    WHOLE_SCALE,
     Case,
     alignment,
+    floating_weights,
     multiply,
     multiply_gathered,
     multiply_matrices_in_parts,
@@ -31,8 +33,6 @@ from quantizing import (
     MXFP8,
     NVFP4,
     Floating,
-    Matrices,
-    floating,
     floating_quantized,
     generator,
     unpack,
@@ -45,11 +45,6 @@ INSIDE_A_TILE = (
     "where a row of the matrix ends inside a tile of 32, as rows of nvfp4 may, the kernel reads the codes and scales of "
     "the rest of the tile, past the last row's end too"
 )
-FORMS = {(form.group, form.bits): form for form in (MXFP4, MXFP8, NVFP4)}
-# 448, the largest of e4m3, times 6, the largest of e2m1
-WHOLE_SCALE = 448 * 6
-SCALED = {"qmv_fast": 2, "qmv": 2, "qvm": 1, "qmm_t": 2, "gather_qmv_fast": 0, "gather_qmv": 0, "gather_qvm": 0,
-          "gather_qmm_t": 1, "gather_qmm_n": 0, "gather_qmm_rhs": 6}  # fmt: skip
 
 # vectors whose number, length and result end inside a block, a group of rows or a simdgroup's share
 VECTORS = [
@@ -102,58 +97,43 @@ SORTED = {
 }
 
 
-def weights(case: Case, sizes: tuple[int, int, int], *batch: int) -> Matrices:
-    """Return matrices for a kernel; where it takes scales of whole matrices, with these."""
-    form = FORMS[case.group, case.bits]
-    matrices = floating((*batch, *case.matrix_shape(*sizes[1:])), form)
-    if case.name not in SCALED:
-        return matrices
-    place = SCALED[case.name]
-    scaled = case.more[place : place + 1] == (True,)
-    # of gathered matrices, each has a scale
-    factors = torch.tensor([0.5, 2, 1, 4, 0.25][: batch[0]] if "gather" in case.name else [0.5])
-    scales = factors * WHOLE_SCALE if scaled else torch.full((1,), float("nan"))
-    values = matrices.values * factors.double().view(-1, 1, 1) if scaled else matrices.values
-    return Matrices(matrices.parts, values.view(matrices.values.shape), (scales,))
-
-
 @pytest.mark.parametrize("case", VECTORS, ids=lambda case: case.host)
 def test_vectors(bench, case: Case) -> None:
     for sizes in case.sizes:
-        multiply(bench, ALL_VECTORS, case, sizes, weights(case, sizes, *case.batch))
+        multiply(bench, ALL_VECTORS, case, sizes, floating_weights(case, sizes, *case.batch))
 
 
 @pytest.mark.parametrize("case", GATHERED_VECTORS, ids=lambda case: case.host)
 def test_gathered_vectors(bench, case: Case) -> None:
-    multiply_gathered(bench, ALL_VECTORS, case, case.sizes[0], weights(case, case.sizes[0], 3))
+    multiply_gathered(bench, ALL_VECTORS, case, case.sizes[0], floating_weights(case, case.sizes[0], 3))
 
 
 @pytest.mark.parametrize("case", SPLIT_VECTORS, ids=lambda case: case.host)
 def test_sums_in_parts(bench, case: Case) -> None:
-    multiply_vectors_in_parts(bench, ALL_VECTORS, case, case.sizes[0], weights(case, case.sizes[0]))
+    multiply_vectors_in_parts(bench, ALL_VECTORS, case, case.sizes[0], floating_weights(case, case.sizes[0]))
 
 
 @pytest.mark.parametrize("case", MATRICES, ids=lambda case: case.host)
 def test_matrices(bench, case: Case) -> None:
     for sizes in case.sizes:
-        multiply(bench, ALL_MATRICES, case, sizes, weights(case, sizes, *case.batch))
+        multiply(bench, ALL_MATRICES, case, sizes, floating_weights(case, sizes, *case.batch))
 
 
 @pytest.mark.parametrize("case", GATHERED_MATRICES, ids=lambda case: case.host)
 def test_gathered_matrices(bench, case: Case) -> None:
-    multiply_gathered(bench, ALL_MATRICES, case, case.sizes[0], weights(case, case.sizes[0], 3))
+    multiply_gathered(bench, ALL_MATRICES, case, case.sizes[0], floating_weights(case, case.sizes[0], 3))
 
 
 @pytest.mark.parametrize("case", SPLIT_MATRICES, ids=lambda case: case.host)
 def test_matrices_in_parts(bench, case: Case) -> None:
     sizes = case.sizes[0]
-    multiply_matrices_in_parts(bench, ALL_MATRICES, case, sizes, weights(case, sizes), parts=2)
+    multiply_matrices_in_parts(bench, ALL_MATRICES, case, sizes, floating_weights(case, sizes), parts=2)
 
 
 @pytest.mark.parametrize("case", SORTED, ids=lambda case: case.host)
 def test_sorted_rows(bench, case: Case) -> None:
     for counts in ((0, 19, 16, 0, 1), (35,)):
-        matrices = weights(case, case.sizes[0], len(counts))
+        matrices = floating_weights(case, case.sizes[0], len(counts))
         if case is RAGGED_SUMS:
             matrices = matrices.with_room()
         multiply_sorted(bench, SORTED[case], case, case.sizes[0], matrices, counts)
@@ -175,7 +155,7 @@ PAST_THE_END = {
 
 @pytest.mark.parametrize("case", PAST_THE_END, ids=lambda case: case.host)
 def test_ragged_rows_with_memory_behind_them(bench, case: Case) -> None:
-    matrices = weights(case, case.sizes[0], *case.batch).with_room()
+    matrices = floating_weights(case, case.sizes[0], *case.batch).with_room()
     multiply(bench, PAST_THE_END[case][0], case, case.sizes[0], matrices)
 
 
@@ -188,13 +168,13 @@ def test_ragged_rows_with_memory_behind_them(bench, case: Case) -> None:
     ids=lambda case: case.host,
 )
 def test_ragged_rows(bench, case: Case) -> None:
-    matrices = weights(case, case.sizes[0], *case.batch)
+    matrices = floating_weights(case, case.sizes[0], *case.batch)
     multiply(bench, PAST_THE_END[case][0], case, case.sizes[0], matrices)
 
 
 @pytest.mark.xfail(raises=MemoryFault, strict=True, reason=INSIDE_A_TILE)
 def test_sorted_ragged_rows(bench) -> None:
-    matrices = weights(RAGGED_SUMS, RAGGED_SUMS.sizes[0], 2)
+    matrices = floating_weights(RAGGED_SUMS, RAGGED_SUMS.sizes[0], 2)
     multiply_sorted(bench, SORTED[RAGGED_SUMS], RAGGED_SUMS, RAGGED_SUMS.sizes[0], matrices, (5, 20))
 
 

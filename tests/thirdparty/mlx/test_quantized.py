@@ -8,6 +8,7 @@ import torch
 from arrays import TYPES, garbage
 from products import (
     Case,
+    affine_weights,
     alignment,
     multiply,
     multiply_gathered,
@@ -75,14 +76,10 @@ SORTED = {
 }
 
 
-def weights(case: Case, sizes: tuple[int, int, int], *batch: int):
-    return affine((*batch, *case.matrix_shape(*sizes[1:])), case.group, case.bits, case.kind)
-
-
 @pytest.mark.parametrize("case", VECTORS, ids=lambda case: case.host)
 def test_vectors(bench, case: Case) -> None:
     for sizes in case.sizes:
-        multiply(bench, ALL_VECTORS, case, sizes, weights(case, sizes, *case.batch))
+        multiply(bench, ALL_VECTORS, case, sizes, affine_weights(case, sizes, *case.batch))
 
 
 PAST_THE_END = Case("qmv_quad", "half", 64, 4, (64, False), ((1, 70, 64),))
@@ -90,7 +87,7 @@ PAST_THE_END = Case("qmv_quad", "half", 64, 4, (64, False), ((1, 70, 64),))
 
 def test_quads_with_memory_behind_them(bench) -> None:
     sizes = PAST_THE_END.sizes[0]
-    multiply(bench, ALL_VECTORS, PAST_THE_END, sizes, weights(PAST_THE_END, sizes).with_room())
+    multiply(bench, ALL_VECTORS, PAST_THE_END, sizes, affine_weights(PAST_THE_END, sizes).with_room())
 
 
 @pytest.mark.xfail(
@@ -100,40 +97,40 @@ def test_quads_with_memory_behind_them(bench) -> None:
 )
 def test_quads(bench) -> None:
     sizes = PAST_THE_END.sizes[0]
-    multiply(bench, ALL_VECTORS, PAST_THE_END, sizes, weights(PAST_THE_END, sizes))
+    multiply(bench, ALL_VECTORS, PAST_THE_END, sizes, affine_weights(PAST_THE_END, sizes))
 
 
 @pytest.mark.parametrize("case", GATHERED_VECTORS, ids=lambda case: case.host)
 def test_gathered_vectors(bench, case: Case) -> None:
-    multiply_gathered(bench, ALL_VECTORS, case, case.sizes[0], weights(case, case.sizes[0], 3))
+    multiply_gathered(bench, ALL_VECTORS, case, case.sizes[0], affine_weights(case, case.sizes[0], 3))
 
 
 @pytest.mark.parametrize("case", SPLIT_VECTORS, ids=lambda case: case.host)
 def test_sums_in_parts(bench, case: Case) -> None:
-    multiply_vectors_in_parts(bench, ALL_VECTORS, case, case.sizes[0], weights(case, case.sizes[0]))
+    multiply_vectors_in_parts(bench, ALL_VECTORS, case, case.sizes[0], affine_weights(case, case.sizes[0]))
 
 
 @pytest.mark.parametrize("case", MATRICES, ids=lambda case: case.host)
 def test_matrices(bench, case: Case) -> None:
     for sizes in case.sizes:
-        multiply(bench, ALL_MATRICES, case, sizes, weights(case, sizes, *case.batch))
+        multiply(bench, ALL_MATRICES, case, sizes, affine_weights(case, sizes, *case.batch))
 
 
 @pytest.mark.parametrize("case", GATHERED_MATRICES, ids=lambda case: case.host)
 def test_gathered_matrices(bench, case: Case) -> None:
-    multiply_gathered(bench, ALL_MATRICES, case, case.sizes[0], weights(case, case.sizes[0], 3))
+    multiply_gathered(bench, ALL_MATRICES, case, case.sizes[0], affine_weights(case, case.sizes[0], 3))
 
 
 @pytest.mark.parametrize("case", SPLIT_MATRICES, ids=lambda case: case.host)
 def test_matrices_in_parts(bench, case: Case) -> None:
     sizes = case.sizes[0]
-    multiply_matrices_in_parts(bench, ALL_MATRICES, case, sizes, weights(case, sizes), parts=2)
+    multiply_matrices_in_parts(bench, ALL_MATRICES, case, sizes, affine_weights(case, sizes), parts=2)
 
 
 @pytest.mark.parametrize("case", SORTED, ids=lambda case: case.host)
 def test_sorted_rows(bench, case: Case) -> None:
     for counts in ((0, 19, 16, 0, 1), (35,)):
-        matrices = weights(case, case.sizes[0], len(counts))
+        matrices = affine_weights(case, case.sizes[0], len(counts))
         multiply_sorted(bench, SORTED[case], case, case.sizes[0], matrices, counts)
 
 
