@@ -6,8 +6,9 @@ compile and those that run them share these instantiations. Tiles and sizes are 
 
 from __future__ import annotations
 
+from gated_delta import Size
 from products import Case, alignment, unit
-from units import ALIGNED, Unit
+from units import Unit
 
 # rows, length and columns of a tile, and simdgroups in each direction
 TILES, LOW_TILES = (64, 64, 64, 2, 2), (32, 64, 64, 2, 2)
@@ -18,7 +19,7 @@ AFFINE = [
     Case("qmm_n_nax", "half", 64, 2, (True, *TILES), ((67, 64, 128),), batch=(2,)),
 ]
 AFFINE_GATHERED = [
-    Case("gather_qmm_t_nax", "half", 32, 5, (False, *TILES), ((37, 83, 64),)),
+    Case("gather_qmm_t_nax", "half", 32, 5, (False, *TILES), ((20, 83, 64), (84, 128, 64))),
     Case("gather_qmm_n_nax", "bfloat16_t", 128, 8, TILES, ((66, 128, 64),)),
 ]
 ALIGNED_ROWS = Case("gather_qmm_rhs_nax", "half", 64, 6, (*TILES, True), ((0, 64, 128),))
@@ -29,7 +30,7 @@ FLOATING = [
     Case("qmm_t_nax", "bfloat16_t", 16, 4, (True, True, *LOW_TILES, True), ((5, 64, 64),), batch=(2,)),
 ]
 FLOATING_GATHERED = [
-    Case("gather_qmm_t_nax", "half", 16, 4, (False, *TILES, True), ((37, 83, 64),)),
+    Case("gather_qmm_t_nax", "half", 16, 4, (False, *TILES, True), ((20, 83, 64), (84, 128, 64))),
 ]
 FLOATING_ALIGNED_ROWS = Case("gather_qmm_rhs_nax", "bfloat16_t", 32, 8, (*TILES, True), ((0, 64, 64),))
 FLOATING_RAGGED_ROWS = Case("gather_qmm_rhs_nax", "half", 16, 4, (*LOW_TILES, True, True), ((0, 77, 80),))
@@ -46,19 +47,40 @@ FORWARD, BACKWARD, BACKWARD_BY_CHUNK = (
     "gated_delta_vjp_fused_nax1",
 )
 BY_GATE = "gated_delta_dgamma_to_dg"
+CHUNK = 16
+SIZES = {
+    FORWARD: [Size("half", 64, 64, 1, 2), Size("bfloat16_t", 128, 128, 1, 1)],
+    BACKWARD: [Size("float", 64, 64, 1, 2), Size("half", 128, 128, 1, 1)],
+    BACKWARD_BY_CHUNK: [Size("half", 64, 64, 2, 2, every=1)],
+}
 
 
-def forward(arguments: str, save: bool) -> Unit:
+def forward(size: Size, save: bool) -> Unit:
     """Return a forward pass; it keeps what the gradient needs, or does not."""
-    kernels = ((FORWARD, FORWARD, arguments),)
+    kernels = ((FORWARD, FORWARD, f"{size.arguments(CHUNK)}, {size.every}"),)
     return Unit("gated_delta_update_nax.h", ("utils.h",), kernels, ((200, save),))
 
 
-def backward(kernel: str, arguments: str) -> Unit:
+def _gradient(kernel: str, arguments: str) -> Unit:
     return Unit("gated_delta_update_nax_vjp.h", ("utils.h",), ((kernel, kernel, arguments),))
 
 
-ALL = (AFFINE_UNIT, RAGGED_UNIT, FLOATING_UNIT, FLOATING_RAGGED_UNIT)
+def backward(kernel: str, size: Size) -> Unit:
+    arguments = size.arguments(CHUNK)
+    return _gradient(kernel, f"{arguments}, {size.every}" if kernel == BACKWARD else arguments)
+
+
+def by_gate(size: Size) -> Unit:
+    return _gradient(BY_GATE, f"{size.kind}, {CHUNK}")
+
+
+ALL = (
+    AFFINE_UNIT,
+    FLOATING_UNIT,
+    forward(SIZES[FORWARD][0], save=True),
+    *(backward(kernel, SIZES[kernel][0]) for kernel in (BACKWARD, BACKWARD_BY_CHUNK)),
+    by_gate(SIZES[BACKWARD][0]),
+)
 
 _PRODUCT_OF_ROWS = (
     "the header calls `fp_qmm_n_impl` with an array more than it takes: no instantiation compiles"
@@ -74,7 +96,7 @@ BROKEN = {
         "'fp_qmm_n_impl': it takes 13 arguments, got 14",
         _PRODUCT_OF_ROWS,
     ),
-    backward("gated_delta_vjp_fused_nax0", "half, 64, 64, 1, 2, 16"): (
+    _gradient("gated_delta_vjp_fused_nax0", "half, 64, 64, 1, 2, 16"): (
         "'reduce_tile_tg': it takes 8 arguments, got 4",
         _FOLDED,
     ),

@@ -140,7 +140,15 @@ def vectors_of(x: torch.Tensor) -> list[Any]:
     return [x.ndim - 2, torch.tensor(x.shape, dtype=torch.int32), torch.tensor(x.stride())]
 
 
-def multiply(bench: Any, code: Unit, case: Case, sizes: tuple[int, int, int], weights: Matrices) -> None:
+def multiply(
+    bench: Any,
+    code: Unit,
+    case: Case,
+    sizes: tuple[int, int, int],
+    weights: Matrices,
+    *,
+    checked: bool = True,
+) -> None:
     """Run a product, of as many matrices as the batch of the case, and compare it."""
     rows, columns, summed = sizes
     # the batch of the vectors lies in memory the other way round
@@ -150,13 +158,19 @@ def multiply(bench: Any, code: Unit, case: Case, sizes: tuple[int, int, int], we
     counts = [summed, columns, rows] if case.name.startswith(("qmm", "qmv_wide")) else [summed, columns]
     bench.run(
         code, case.host, *weights.arguments, x, y, *counts, *vectors_of(x), *weights.strides(),
-        **case.launch(rows, columns, products=y.numel() // (rows * columns)),
+        **case.launch(rows, columns, products=y.numel() // (rows * columns)), checked=checked,
     )  # fmt: skip
     assert torch.equal(y, case.product(x, weights.values)), sizes
 
 
 def multiply_gathered(
-    bench: Any, code: Unit, case: Case, sizes: tuple[int, int, int], weights: Matrices
+    bench: Any,
+    code: Unit,
+    case: Case,
+    sizes: tuple[int, int, int],
+    weights: Matrices,
+    *,
+    checked: bool = True,
 ) -> None:
     """Run products of vectors and matrices that indices choose, and compare them."""
     rows, columns, summed = sizes
@@ -174,7 +188,7 @@ def multiply_gathered(
         ]
         bench.run(
             code, case.host, *weights.arguments, x, lhs, rhs, y, *counts, *vectors_of(x), *weights.strides(), *indices,
-            **case.launch(rows, columns, products=lhs.numel()),
+            **case.launch(rows, columns, products=lhs.numel()), checked=checked,
         )  # fmt: skip
         assert torch.equal(y, case.product(x[lhs.long()], weights.values[rhs.long()])), (sizes, lhs.ndim)
 
@@ -224,7 +238,14 @@ def multiply_matrices_in_parts(
 
 
 def multiply_sorted(
-    bench: Any, code: Unit, case: Case, sizes: tuple[int, int, int], weights: Matrices, counts: Sequence[int]
+    bench: Any,
+    code: Unit,
+    case: Case,
+    sizes: tuple[int, int, int],
+    weights: Matrices,
+    counts: Sequence[int],
+    *,
+    checked: bool = True,
 ) -> None:
     """Run ``gather_qmm_rhs``: the first ``counts[0]`` rows with the first matrix, and so on."""
     _, columns, summed = sizes
@@ -237,7 +258,7 @@ def multiply_sorted(
     words, *others = weights.arguments
     bench.run(
         code, case.host, x, words, *others, offsets, y, rows, columns, summed, len(counts),
-        **groups(up(columns, case.tile[1]), tiles, 1, group=group),
+        **groups(up(columns, case.tile[1]), tiles, 1, group=group), checked=checked,
     )  # fmt: skip
     pieces = zip(x.split(list(counts)), weights.values, strict=True)
     assert torch.equal(y, torch.cat([case.product(one, matrix) for one, matrix in pieces])), counts

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from nax_units import ALL as NAX
+from nax_units import BROKEN
 from units import ALL, KERNELS, Unit
+
+from metalwright.errors import CompileError
 
 _KERNEL = re.compile(
     r"^\[\[kernel(?:, max_total_threads_per_threadgroup\([^\n]*\))?\]\]\s+void\s+(\w+)\(", re.MULTILINE
@@ -15,7 +19,9 @@ _KERNEL = re.compile(
 
 
 @pytest.mark.parametrize(
-    "unit", ALL, ids=lambda unit: f"{unit.file}:{unit.kernels[0][0] if unit.kernels else 'no-kernels'}"
+    "unit",
+    (*ALL, *NAX),
+    ids=lambda unit: f"{unit.file}:{unit.kernels[0][0] if unit.kernels else 'no-kernels'}",
 )
 def test_compiles(unit: Unit, bench, score: Callable[..., None]) -> None:
     library = bench.library(unit)
@@ -24,8 +30,16 @@ def test_compiles(unit: Unit, bench, score: Callable[..., None]) -> None:
         score("MLX", unit.file, template, "compiled")
 
 
+@pytest.mark.parametrize("unit", BROKEN, ids=lambda unit: unit.kernels[0][1])
+def test_what_compiles_nowhere_is_said_to_be_wrong(unit: Unit, bench, score: Callable[..., None]) -> None:
+    message, reason = BROKEN[unit]
+    with pytest.raises(CompileError, match=re.escape(message)):
+        bench.library(unit)
+    score("MLX", unit.file, unit.kernels[0][1], "unsupported", reason)
+
+
 def test_every_kernel_is_listed(headers: Path, score: Callable[..., None]) -> None:
-    listed = {(unit.file, template) for unit in ALL for _, template, _ in unit.kernels}
+    listed = {(unit.file, template) for unit in (*ALL, *NAX, *BROKEN) for _, template, _ in unit.kernels}
     found = set()
     for path in sorted((headers / KERNELS).rglob("*.h")):
         file = path.relative_to(headers / KERNELS).as_posix()
@@ -34,6 +48,5 @@ def test_every_kernel_is_listed(headers: Path, score: Callable[..., None]) -> No
             score("MLX", file, name, "found")
     assert len(found) > 150
     assert listed <= found, listed - found
-    # not yet: quantised products and gated deltas for the matrix units of newer GPUs
-    missing = {(file, name) for file, name in found - listed if "nax" not in file or "steel" in file}
+    missing = found - listed
     assert not missing, missing

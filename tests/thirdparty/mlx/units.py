@@ -47,7 +47,7 @@ UTILS = ("utils.h",)
 GEMM = ("utils.h", "steel/gemm/gemm.h")
 GEMM_NAX = ("utils.h", "steel/gemm/gemm_nax.h")
 QUANTIZED = (*GEMM, "quantized_utils.h")
-QUANTIZED_NAX = ("utils.h", "steel/gemm/gemm_nax.h", "quantized_utils.h")
+QUANTIZED_NAX = (*GEMM_NAX, "quantized_utils.h")
 CONV = ("utils.h", "steel/conv/conv.h")
 
 
