@@ -221,6 +221,9 @@ def test_pointers_and_references_name_their_address_space(text: str, written: st
         ("float g(float n) { return n; }\nnamespace n {\nconstant float ¦v[2] = {g(1), 2};\n}\nkernel void k(device float* p) { p[0] = n::v[1]; }", "program-scope variable 'v'"),
         ("struct A { int a; };\nstruct B ¦: A { int b; };", "derived classes do not exist in Metal"),
         ("class A { };\nclass B ¦: public A { };", "derived classes do not exist in Metal"),
+        ("kernel void k(device int* x) { auto f = [&](int n) { threadgroup int ¦g; g = n; return g; }; x[0] = f(1); }", "threadgroup variable 'g' can only be"),
+        ("kernel void k(device int* x) { x[0] = [] { if (true) { threadgroup int ¦g[4]; g[0] = 1; } return 1; }(); }", "threadgroup variable 'g' can only be"),
+        ("kernel void k(device int* x) { auto f = [=](auto n) -> int { threadgroup int ¦g; g = n; return g; }; x[0] = f(1); }", "threadgroup variable 'g' can only be"),
         ("int ¦main() { return 0; }", "a function cannot be called 'main' in Metal"),
         ("void f(¦double v) { }", "'double' does not exist in Metal: use float"),
         ("¦double f() { return 1; }", "'double' does not exist in Metal"),
@@ -248,6 +251,71 @@ def test_pointers_and_references_name_their_address_space(text: str, written: st
 )  # fmt: skip
 def test_declarations_that_metal_does_not_take(text: str, message: str) -> None:
     assert message in refused(text)
+
+
+@pytest.mark.parametrize(
+    ("types", "declaration"),
+    [
+        ("struct S { int a = 3; };", "int q = 1; threadgroup S ¦g;"),
+        ("struct S { int a = 3; };", "threadgroup int n, m[2]; threadgroup float e; threadgroup S ¦g[2];"),
+        ("struct S { int a = 3; };\nstruct T { int b; S s[2]; };", "threadgroup T ¦g[2][3];"),
+        ("struct S { int a; S() : a(7) { } };", "if (true) {\n  threadgroup S ¦g;\n}"),
+        ("struct S { int a; S(int b) : a(b) { } };", "threadgroup S ¦g;"),
+        ("template <typename T> struct S { T a = 1; };", "threadgroup S<int> ¦g[4];"),
+        ("union S { int a = 1; float b; };", "threadgroup S ¦g;"),
+    ],
+)
+def test_threadgroup_variables_whose_type_has_an_initial_value(types: str, declaration: str) -> None:
+    message = refused(f"{types}\nkernel void k(device int* x) {{ {declaration} }}")
+    assert message == "threadgroup variable 'g' cannot have an initial value in Metal: its type has one"
+
+
+def test_threadgroup_variables_whose_type_has_none() -> None:
+    text = """
+    enum Mode { first, second };
+    union Either { int a; float4 b; };
+    struct Plain { int a; float3 b; half4 c; packed_float3 d; float2x2 e; metal::array<float4, 3> f; simdgroup_float8x8 g; };
+    struct Defaulted { int a; Defaulted() = default; Defaulted(int b) : a(b) { } };
+    struct Placed {
+      float a;
+      constexpr Placed(float b) thread : a(b) { }
+      constexpr Placed() thread : a(0) { }
+      constexpr Placed() threadgroup : a(0) { }
+    };
+    template <typename T> kernel void t(device T* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+      threadgroup T v[64]; v[i] = x[i]; x[63 - i] = v[i];
+    }
+    template [[host_name("k")]] kernel void t<Placed>(device Placed* x [[buffer(0)]], uint i [[thread_position_in_grid]]);
+    kernel void m(device int* x) {
+      threadgroup Mode mode; threadgroup Either either[2]; threadgroup Plain plain; threadgroup Defaulted d[4];
+      threadgroup atomic_int a; threadgroup atomic_uint b[3]; threadgroup atomic_float c; threadgroup atomic<uint> e;
+      threadgroup simdgroup_half8x8 f; threadgroup metal::array<atomic_int, 4> g; threadgroup float4x4 h[2];
+      threadgroup bfloat4 n[3]; threadgroup vec<float, 4> o; threadgroup packed_half4 p[2]; threadgroup float* q[3];
+      x[0] = 1;
+    }
+    """
+    whole(text, "k")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "namespace a { kernel void k(device int* x) { } }\nnamespace b { kernel void ¦k(device int* x) { } }",
+        "kernel void k(device int* x) { }\nnamespace b { kernel void ¦k(device int* x) { } }",
+        'kernel void k(device int* x) { }\n[[host_name("k")]] kernel void ¦other(device int* x) { }',
+        "template <typename T> kernel void t(device T* x) { }\nkernel void k(device int* x) { }\n"
+        'template [[host_name("k")]] kernel void ¦t<int>(device int* x);',
+    ],
+)
+def test_two_kernels_of_one_name(text: str) -> None:
+    assert refused(text).startswith("there are two kernels called 'k': give this one another name")
+
+
+def test_two_kernels_of_one_name_with_host_names() -> None:
+    kernel = "kernel void k(device int* x) { x[0] = 1; }"
+    text = f'kernel void k(device int* x);\n{kernel}\nnamespace b {{ [[host_name("other")]] {kernel} }}'
+    whole(text, "other")
+    whole(text, "k")
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,9 @@ _KEPT_PRAGMA = re.compile(
     r"#\s*pragma\s+(?:unroll|nounroll|clang\s+loop|STDC\s+FP_CONTRACT|METAL\s+internals)\b"
 )
 _PRAGMA = re.compile(r"^[ \t]*(?:#|%:)\s*pragma\b.*$", re.MULTILINE)
+# what metalwright/intrinsics.h says of a type, and what is written there for a variable in threadgroup memory
+_INITIAL_VALUE = "threadgroup variable cannot have an initial value"
+_VARIABLE = re.compile(r"threadgroup_variable<.*?>\((\d+)\)")
 _MARKED = re.compile(r'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _PRAGMA_OPERATOR = re.compile(r"\b_Pragma\b|\b__pragma\b")
 
@@ -176,9 +179,24 @@ class Source:
         places = self.lowered.places
         return places and lower_with_spaces(self.preprocessed, dict(self.options.constants), places)
 
-    def value_of_attribute(self, message: diagnostics.Message, sentence: str) -> Diagnostic | None:
-        """Return what clang says of an attribute's value, at its place; None where it speaks of something else."""
-        return self.diagnose(message.line - 1, sentence) if message.file == signature.VALUES else None
+    def elsewhere(
+        self,
+        compiled: LineMap,
+        message: diagnostics.Message,
+        place: diagnostics.Message | None,
+        sentence: str,
+    ) -> Diagnostic | None:
+        """Return what clang says of an attribute's value or a threadgroup variable's type, at the place of these."""
+        if message.file == signature.VALUES:
+            return self.diagnose(message.line - 1, sentence)
+        if place is None or not sentence.startswith(_INITIAL_VALUE):
+            return None
+        # the variable is one of those on the line: the first whose memory is asked for at the place, or behind it
+        written = _VARIABLE.search(compiled.content(place.file, place.line), place.column - 1)
+        if written is None:
+            return None
+        name, offset = self.lowered.threadgroup_variables[int(written[1])]
+        return self.diagnose(offset, sentence.replace("variable", f"variable {name!r}", 1))
 
     def diagnose(self, offset: int, sentence: str) -> Diagnostic:
         """Return a mistake at an offset of the preprocessed text as one in the user's own."""
@@ -235,7 +253,10 @@ def _compile(source: Source, part: Part | str) -> Module:
         done = _clang([*level, *language], _AS_WRITTEN if options.checked else _IR, whole)
         unrepaired = None if done.ok else repairs.repair(text, done.messages, user.keys())
     if not done.ok:
-        raise diagnostics.failure(label, done.messages, LineMap(text), user, source.value_of_attribute)
+        lines = LineMap(text)
+        raise diagnostics.failure(
+            label, done.messages, lines, user, functools.partial(source.elsewhere, lines)
+        )
     _check_address_spaces(source, part, launched)
     ir = made = done.output.decode()
     static_values.check(label, made, user)

@@ -84,11 +84,11 @@ def failure(
     output: str,
     lines: LineMap,
     user: Mapping[str, str],
-    elsewhere: Callable[[Message, str], Diagnostic | None] = lambda message, sentence: None,
+    elsewhere: Callable[[Message, Message | None, str], Diagnostic | None] = lambda *_: None,
 ) -> CompileError:
     """Return the exception for a failed run of clang.
 
-    ``elsewhere`` knows places that are the user's and not in the text of ``lines``.
+    ``elsewhere`` knows what is better said in other words or of another place than the one in the text of ``lines``.
     """
     messages = parse(output)
     diagnostics: list[Diagnostic] = []
@@ -104,7 +104,7 @@ def failure(
             sentence = with_hint(sentence, _notes(messages[index + 1 :]), lines.text)
         kind = verdict or kind
         place = _users_place(message, messages[index + 1 :], user)
-        diagnostic = elsewhere(message, sentence) or Diagnostic(
+        diagnostic = elsewhere(message, place, sentence) or Diagnostic(
             "error", sentence, *_locate(place, lines, user)
         )
         if diagnostic not in diagnostics:

@@ -174,6 +174,9 @@ class _Lowering:
     def drop_overloads(self) -> None:
         """Leave out the functions that are duplicates once address spaces are erased."""
         found = overloads.find(self.tokens, self.source.brackets)
+        for brace in set(found.made_in_threadgroup):
+            end = self.end(brace)
+            self.edits.replace(end, end, " using __mw_made_in_threadgroup = void;")
         for index, name in found.differing:
             self.error(
                 index,
@@ -459,6 +462,7 @@ class _Lowering:
             self.templates[name] = parameters, self.template_parameters(index), self.namespace()
         elif self.word(after) == "{":
             self.add_kernel(
+                opening - 1,
                 _text(attributes.get("host_name", "")) or name,
                 self.qualified(name),
                 self.namespace(),
@@ -559,6 +563,7 @@ class _Lowering:
                 (self.tokens[index].offset, self.tokens[min(stop, len(self.tokens) - 1)].offset)
             )
             self.add_kernel(
+                angle - 1,
                 _text(attributes.get("host_name", "")) or name,
                 self.qualified(expression),
                 namespace,
@@ -569,6 +574,7 @@ class _Lowering:
 
     def add_kernel(
         self,
+        index: int,
         host_name: str,
         expression: str,
         namespace: str,
@@ -577,6 +583,11 @@ class _Lowering:
     ) -> None:
         limit = attributes.get("max_total_threads_per_threadgroup", "")
         most = int(limit) if limit.isdigit() else None
+        if any(kernel.host_name == host_name for kernel in self.kernels):
+            self.error(
+                index,
+                f"there are two kernels called {host_name!r}: give this one another name, or a [[host_name]]",
+            )
         self.kernels.append(KernelDeclaration(host_name, expression, namespace, parameters, most))
 
     def qualified(self, expression: str) -> str:
@@ -747,6 +758,8 @@ class _Lowering:
             return None
         if not self.scopes_are_functions():
             self.error(index, "a threadgroup variable can only stand in a kernel's body")
+        for word in range(first, i):
+            self.check_word(word)
         type_text = " ".join(self.text[self.tokens[first].offset : self.tokens[i].offset].split())
         if self.places is None:
             self.blank(index, index)

@@ -267,3 +267,16 @@ def parameters(source: TokenText, opening: int) -> tuple[tuple[Declarator | None
             required = len(found) + 1
         found.append(one)
     return tuple(found), required, variadic
+
+
+def lambda_body(source: TokenText, index: int) -> int:
+    """Return the brace that opens the body of the lambda that begins at ``[``, or -1 where it is none."""
+    before = source.text(index - 1)
+    if before in (")", "]", "[") or (source.is_word(index - 1) and before != "return"):
+        return -1
+    i = source.closing(index) + 1
+    if source.text(i) == "(":
+        i = source.closing(i) + 1
+    while i < len(source) and source.text(i) not in ("{", ";", ",", ")", "}"):
+        i += 1
+    return i if source.text(i) == "{" else -1

@@ -27,6 +27,8 @@ class Found:
     # `constant` behind the parameters of a constructor, which cannot be const
     erased: list[int] = field(default_factory=list)
     differing: list[tuple[int, str]] = field(default_factory=list)
+    # the braces of classes with a constructor for variables in threadgroup memory
+    made_in_threadgroup: list[int] = field(default_factory=list)
 
 
 class _Scan:
@@ -44,7 +46,20 @@ class _Scan:
         seen: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         i = first
         while i < last:
-            i = self.declaration(i, last, owner, seen)
+            following = self.declaration(i, last, owner, seen)
+            if owner and self.makes_in_threadgroup(i, following, owner):
+                self.found.made_in_threadgroup.append(first - 1)
+            i = following
+
+    def makes_in_threadgroup(self, first: int, last: int, owner: str) -> bool:
+        """Whether a declaration is ``owner() threadgroup``, with a body of its own."""
+        for i in range(first, min(last, self.brackets.get(first, last))):
+            if self.text(i) in ("{", ";"):
+                return False
+            if self.text(i) == owner and self.text(i + 1) == "(":
+                behind = self.text(i + 4) if self.text(i + 3) == "threadgroup" else "="
+                return self.text(i + 2) == ")" and behind != "="
+        return False
 
     def declaration(
         self,

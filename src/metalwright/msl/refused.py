@@ -33,6 +33,16 @@ NOT_IN_METAL: dict[str, str] = {
     "co_yield": "coroutines do not exist in Metal",
 }
 
+# types and words that clang has of its own; what some of them are called in Metal
+_OF_CLANG = (
+    "__float128 __float80 __ibm128 _Float32 _Float64 _Float128 __int128 __int128_t __uint128_t _Complex __complex "
+    "__complex__ _Imaginary __real __real__ __imag __imag__ _BitInt _ExtInt _Decimal32 _Decimal64 _Decimal128 "
+    "_Accum _Fract _Sat"
+)
+_CALLED = {"_Float16": "half", "__fp16": "half", "__bf16": "bfloat"}
+NOT_IN_METAL |= {word: f"{word!r} does not exist in Metal" for word in _OF_CLANG.split()}
+NOT_IN_METAL |= {word: f"{word!r} does not exist in Metal: use {name}" for word, name in _CALLED.items()}
+
 # names of MSL that Metalwright does not run yet; looked up where clang does not know a name
 _TEXTURES = (
     "texture2d_ms texture2d_ms_array texturecube texturecube_array depth2d depth2d_array depth2d_ms "

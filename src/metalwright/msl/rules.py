@@ -15,6 +15,7 @@ from metalwright.msl.grammar import (
     Function,
     TokenText,
     declarator,
+    lambda_body,
     parameters,
     type_name,
 )
@@ -94,6 +95,7 @@ class _Walk:
         # calls, to be looked at when every function is known: name, its token, the arguments' spaces
         self.calls: list[tuple[int, list[tuple[int, str, str]]]] = []
         self.in_kernel = False
+        self.lambda_bodies: set[int] = set()  # the braces that open them
         self.result_space = ""
         self.thread_objects: list[tuple[int, int]] = []
         self.casts: list[tuple[str, int, int]] = []
@@ -368,7 +370,10 @@ class _Walk:
                     continue
             if text == "{":
                 close = min(source.closing(i), last)
+                outer = self.in_kernel
+                self.in_kernel = outer and i not in self.lambda_bodies
                 self.block(i + 1, close)
+                self.in_kernel = outer
                 i = close + 1
                 at_start = True
                 continue
@@ -520,6 +525,8 @@ class _Walk:
         """What begins at one token of an expression: an assignment, a cast, a call, a lambda."""
         source = self.source
         text = source.text(i)
+        if text == "[":
+            self.lambda_bodies.add(lambda_body(source, i))
         if source.is_word(i) and (end := self.thread_object(i)):
             self.thread_objects.append((i, end))
         if text == "=" and source.is_word(i - 1) and source.text(i - 2) in (";", "{", "}", ")", "else"):

@@ -46,9 +46,17 @@ inline u32 index_in_group(const thread& t) {
 }
 inline u32 volume(const u32* size) { return size[0] * size[1] * size[2]; }
 
+// Whether nothing is written when a variable of the type begins: Metal has no initial values in threadgroup memory.
+// A type that has a constructor for threadgroup memory is marked by the front-end.
+template <class T>
+constexpr bool begins_unset = __is_trivially_constructible(T) || requires { typename T::__mw_made_in_threadgroup; };
+template <class T, u64 N>
+constexpr bool begins_unset<T[N]> = begins_unset<T>;
+
 // A variable in the threadgroup address space: the engine finds the id and the size, and lays the memory out.
 template <class T>
 inline T& threadgroup_variable(u32 id) {
+  static_assert(begins_unset<T>, "threadgroup variable cannot have an initial value in Metal: its type has one");
   constexpr u64 align = alignof(T) < 16 ? 16 : alignof(T);
   return *reinterpret_cast<T*>(__mw_threadgroup_variable(id, sizeof(T), align));
 }
