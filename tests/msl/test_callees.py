@@ -76,3 +76,28 @@ def test_what_is_called_is_checked() -> None:
         run(helper, "apply(put, x, i + 2);", True)
     assert caught.value.site is not None
     assert "p[at] = 1" in str(caught.value)
+
+
+TABLE = "struct Pair { int (*first)(int); int (*second)(int); };\n"
+
+
+@both
+def test_members_of_a_struct(checked: bool) -> None:
+    helper = TABLE + "int apply(Pair p, int v) { return p.second(p.first(v)); }\n"
+    body = "Pair p = {twice, square}; x[i] = apply(p, x[i]) - p.first(1);"
+    assert run(helper, body, checked) == [4 * v * v - 2 for v in range(6)]
+
+
+@both
+@pytest.mark.parametrize(
+    "body",
+    [
+        "int (*f[2])(int) = {twice, square}; x[i] = f[x[i] & 1](x[i]);",
+        "Pair p[2] = {{twice, square}, {square, twice}}; x[i] = p[x[i] & 1].first(x[i]);",
+        "Pair p = {twice, square}; if (x[i] > 3) p.first = square; x[i] = p.first(x[i]);",
+    ],
+)
+def test_members_that_are_chosen_are_refused(body: str, checked: bool) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="through a pointer") as caught:
+        run(TABLE, body, checked)
+    assert caught.value.diagnostics[0].site is not None

@@ -16,6 +16,7 @@ _NAME = re.compile(r'%(?:[-\w.$]+|"[^"]*")')
 _SLOT = re.compile(r"^\s*(?P<slot>%[-\w.$]+) = alloca ptr\b")
 _STORE = re.compile(r"^\s*store ptr (?P<value>[%@][-\w.$]+), ptr (?P<slot>%[-\w.$]+),")
 _LOAD = re.compile(r"^\s*(?P<result>%[-\w.$]+) = load ptr, ptr (?P<slot>%[-\w.$]+),")
+_CONSTANT = re.compile(r"^@(?P<name>[-\w.$]+) = private [^\n]*\bconstant [^\n]*@[^\n]*\n", re.MULTILINE)
 _CALL = re.compile(r"\bcall\b[^@\n]*? (?P<callee>%[-\w.$]+)\(")
 
 
@@ -37,6 +38,19 @@ def told(ir: str) -> str:
         if any(match["value"] in defined for line in body if (match := _STORE.match(line))):
             lines[function.first : function.last + 1] = _told(body, defined)
     return "\n".join([*lines, ""])
+
+
+def without_unused_constants(ir: str) -> str:
+    """Return the IR without constants that hold pointers and that nothing reads any more.
+
+    They are what structs and arrays of pointers to functions were set to, before these became known.
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        used = re.search(rf"@{re.escape(match['name'])}(?![-\w.$])", ir[match.end() :])
+        return match[0] if used else ""
+
+    return _CONSTANT.sub(kept, ir)
 
 
 def _told(body: list[str], defined: set[str]) -> list[str]:

@@ -277,6 +277,7 @@ def _compile(source: Source, part: Part | str) -> Module:
     before = ""
     while calls_left(ir, entries) and ir != before:
         before, ir = ir, inline_all(callees.told(ir), label)
+    ir = callees.without_unused_constants(ir)
     verify(label, ir, entries, user)
     lines = source.lines
     return Module(

@@ -11,6 +11,7 @@ from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Sit
 _DECLARED = re.compile(r'^declare\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
 _DEFINED = re.compile(r'^define\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
 _VARIABLE = re.compile(r'^@([-\w.$]+|"[^"]*") = (?:[\w()]+ )*?(global|constant)\b', re.MULTILINE)
+_CONSTANT = re.compile(r"^@([-\w.$]+) = [^\n]*?\b(?:global|constant) ([^\n]*@[^\n]*)$", re.MULTILINE)
 _EXTERNAL = re.compile(r'^@([-\w.$]+|"[^"]*") = (?:[\w()]+ )*?(?:external|extern_weak)\b', re.MULTILINE)
 _ASSEMBLY = re.compile(r"^module asm\b|^[^;\n]*\bcall\b[^\n\"]*\basm\b", re.MULTILINE)
 # a call whose callee is a value, or a number, instead of a function's name
@@ -81,7 +82,15 @@ def verify(label: str, ir: str, entries: tuple[str, ...], user: Mapping[str, str
 def calls_left(ir: str, entries: tuple[str, ...]) -> list[str]:
     """Return the functions of the program that the kernels still refer to, instead of having them inlined."""
     defined = {name.strip('"') for name in _DEFINED.findall(ir)}
-    return [name for entry in entries for name in _REFERENCE.findall(_body(ir, entry)) if name in defined]
+    held = {
+        name: [function for function in _REFERENCE.findall(value) if function in defined]
+        for name, value in _CONSTANT.findall(ir)
+    }
+    found: list[str] = []
+    for entry in entries:
+        for name in _REFERENCE.findall(_body(ir, entry)):
+            found += [name] if name in defined else held.get(name, [])
+    return found
 
 
 def _body(ir: str, entry: str) -> str:
