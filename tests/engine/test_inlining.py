@@ -74,3 +74,44 @@ def test_a_kernel_of_very_many_checks_finds_the_one_that_fails() -> None:
     with pytest.raises(MemoryFault, match="just past the end") as caught:
         launch(kernel, {}, {"x": np.zeros(count + 1, np.float32)}, 2, 2)
     assert caught.value.site is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "int a[4] = {1, 2, 3, 4}; out[i] = a[4];",
+        "int a[4] = {1, 2, 3, 4}; out[i] = a[-1];",
+        "int a[4] = {1, 2, 3, 4}; a[4] = 5; out[i] = a[0];",
+        "int a[2][2] = {{1, 2}, {3, 4}}; out[i] = a[2][0];",
+        "int4 v = 1; out[i] = v[4];",
+    ],
+)
+def test_an_index_that_the_compiler_knows_is_checked_too(body: str) -> None:
+    head = "#include <metal_stdlib>\nusing namespace metal;\n"
+    kernel = whole(f"{head}kernel void k(device float* out, uint i [[thread_position_in_grid]]) {{ {body} }}")
+    with pytest.raises(MemoryFault, match="a private variable, which has 16 bytes"):
+        launch(kernel, {}, {"out": np.zeros(1, np.float32)}, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "helper"),
+    [
+        ("int b[4]; thread int* p = b; *p++ = 1; *p++ = 2; *p++ = 3; *p++ = 4; *p++ = 5; out[i] = b[3];", ""),
+        (
+            "float4 v; uint n = 0; v[n++] = 1; v[n++] = 2; v[n++] = 3; v[n++] = 4; v[n++] = 5; out[i] = v[3];",
+            "",
+        ),
+        ("S s = {}; f(&s.b); out[i] = s.a;", "struct S { int a, b; }; void f(thread int* p) { p[1] = 9; }"),
+        ("int a[4] = {}; size_t j = 4; a[j] = 1; out[i] = a[0];", ""),
+        ("int a[4] = {}; size_t j = 4; auto f = [&]() { a[j] = i; }; f(); out[i] = a[0];", ""),
+        ("half h[8] = {}; thread half4* p = (thread half4*)h; p++; p++; *p = half4(1); out[i] = h[0];", ""),
+        ("int a[4] = {}; struct { thread int* at; } it = {a}; it.at += 4; *it.at = 1; out[i] = a[0];", ""),
+    ],
+)
+def test_a_write_that_the_compiler_works_out_to_be_outside_is_no_write_that_never_was(
+    body: str, helper: str
+) -> None:
+    head = f"#include <metal_stdlib>\nusing namespace metal;\n{helper}\n"
+    kernel = whole(f"{head}kernel void k(device float* out, uint i [[thread_position_in_grid]]) {{ {body} }}")
+    with pytest.raises(MemoryFault, match="just past the end of a private variable"):
+        launch(kernel, {}, {"out": np.zeros(1, np.float32)}, 1, 1)

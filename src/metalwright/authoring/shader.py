@@ -183,7 +183,7 @@ class ShaderLibrary:
         if unset := self._library.unset_constants:
             raise ArgumentError(
                 f"{self._library.label!r} has function constants without a value: {', '.join(unset)}; give them to "
-                f"compile_shader as constants={{{unset[0]!r}: ...}}"
+                f"compile_shader as constants={{{unset[0]!r}: ...}} (--constant on the command line)"
             )
         return self._kernels.setdefault(name, self._make(self._library, signature))
 

@@ -26,7 +26,7 @@ Group = Annotated[
 Memory = Annotated[
     list[int] | None,
     typer.Option(
-        "--threadgroup-memory", min=0, help="Bytes of each [[threadgroup(n)]] argument; repeatable."
+        "--threadgroup-memory", min=0, help="Bytes of each threadgroup argument, by its index; repeatable."
     ),
 ]
 

@@ -10,7 +10,7 @@ from typing import Any
 from metalwright.errors import ArgumentError
 
 HELP = (
-    "One buffer, in the order of [[buffer(n)]]; repeatable. A number, a list of numbers (1,2,3), a file (.npy, .pt), "
+    "One buffer, in the order of buffer indices; repeatable. A number, a list of numbers (1,2,3), a file (.npy, .pt), "
     "or a tensor: TYPE[SHAPE]=CONTENT, where CONTENT is a number, arange, or random[:SEED]; float[4,8]=0."
 )
 _TENSOR = re.compile(r"(?P<type>[\w.]+)\[(?P<shape>[\d,x ]*)\](?:=(?P<content>.*))?$")

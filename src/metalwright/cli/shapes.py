@@ -11,7 +11,7 @@ from metalwright.errors import ArgumentError
 
 Shapes = Annotated[
     list[str] | None,
-    typer.Option("--shape", help="Shape of every tensor input, such as 64,48; may be given several times."),
+    typer.Option("--shape", help="Shape of every tensor input, such as 64,48; repeatable."),
 ]
 Dtypes = Annotated[
     list[str] | None,

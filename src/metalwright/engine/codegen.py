@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 from metalwright import toolchain
 from metalwright.engine import cache, registers
 from metalwright.engine.limits import check_constants
+from metalwright.engine.outside import writes_outside
 from metalwright.engine.passes import indices, text
 from metalwright.engine.passes.prepare import prepare, strip_targets
 from metalwright.engine.target import identity, target_machine
@@ -104,7 +105,7 @@ def _in_registers(module: Module) -> str:
     round of a loop is so long that unrolled loops cost more time to compile than they save.
     """
     lines = _UNROLL.sub(_NO_WISH, module.text).splitlines()
-    if not indices.leaves_an_array(lines):
+    if not indices.leaves_an_array(lines) and not writes_outside("\n".join(lines), module.label):
         moved = _promoted("\n".join(lines), module.label)
         if indices.uses_of_nothing(moved.splitlines()) <= indices.uses_of_nothing(lines):
             return moved

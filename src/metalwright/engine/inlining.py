@@ -12,6 +12,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 
 from metalwright.engine import registers
+from metalwright.engine.outside import writes_outside
 from metalwright.engine.passes import indices
 from metalwright.engine.target import target_machine
 
@@ -22,7 +23,7 @@ def inlined(ir: str, label: str) -> str:
     What LLVM knows to be wrong, an index past a variable's end or a division by zero, it takes for something that
     never happens. The checks have to see it: such a program is inlined as it was written.
     """
-    if not indices.leaves_an_array(ir.splitlines()):
+    if not indices.leaves_an_array(ir.splitlines()) and not writes_outside(ir, label):
         parsed = registers.parse(ir, label)
         registers.promote(parsed)
         if _makes_sense(parsed):

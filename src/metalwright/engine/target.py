@@ -29,7 +29,7 @@ def target_machine() -> llvm.TargetMachine:
 @functools.cache
 def identity() -> str:
     """Return a text that changes with anything that machine code depends on besides the kernel itself."""
-    steps = [_SOURCES / f"{name}.py" for name in ("codegen", "inlining", "registers")]
+    steps = [_SOURCES / f"{name}.py" for name in ("codegen", "inlining", "outside", "registers")]
     files = sorted([*_SOURCES.glob("runtime/*.[ch]"), *_SOURCES.glob("passes/*.py"), *steps])
     contents = cache.key(*(file.read_bytes() for file in files))
     return "\n".join([toolchain.identity(), llvm.get_process_triple(), *_processor(), contents])

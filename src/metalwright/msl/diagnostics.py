@@ -188,7 +188,8 @@ def _sentence(message: Message) -> tuple[str, type[CompileError] | None]:
         return _REWORDED[text], None
     if match := _OUTSIDE_FILE.search(text):
         return (
-            f"{match.group(1)!r} is outside the include roots: a kernel may include Metal's own headers only",
+            f"{match.group(1)!r} is outside the include roots: a kernel includes Metal's own headers, and a "
+            f"whole file those in the folders that it is given (include_dirs, or -I on the command line)",
             RefusedSourceError,
         )
     if (member := _TEXTURE_MEMBER.search(text)) is not None and member[1] in UNSUPPORTED_OF_TEXTURES:

@@ -815,6 +815,16 @@ def test_verbose_prints_what_is_generated(capsys: pytest.CaptureFixture[str]) ->
     )
 
 
+def test_recursion_is_asked_for() -> None:
+    header = "float power(float x, int n) { return n == 0 ? 1 : x * power(x, n - 1); }"
+    source = "uint i = thread_position_in_grid.x; out[i] = power(inp[i], 3);"
+    inputs = like(np.array([2.0, 3.0], np.float32))
+    with pytest.raises(CompileError, match="recursion=N"):
+        one_to_one(source, header=header)(**inputs)
+    (out,) = one_to_one(source, header=header, recursion=4)(**inputs)
+    assert out.tolist() == [8, 27]
+
+
 def test_the_utilities_need_no_preprocessor() -> None:
     """It costs a process for each kernel."""
     assert "#" not in utilities()

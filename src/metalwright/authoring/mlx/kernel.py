@@ -195,6 +195,7 @@ def metal_kernel(
     *,
     math_mode: str = "safe",
     checked: bool = True,
+    recursion: int = 0,
 ) -> CustomKernel:
     """Define a kernel by its body, as ``mx.fast.metal_kernel`` does; it runs on arrays of MLX, PyTorch and NumPy.
 
@@ -210,6 +211,8 @@ def metal_kernel(
         compile_options: MLX's way to give the math mode: ``{"math_mode": "fast"}``.
         math_mode: ``"safe"`` (MLX's own default), ``"relaxed"`` or ``"fast"``; the last two are one here.
         checked: Stop at an access outside an array and the like.
+        recursion: How many calls of a function that calls itself may be nested; such functions are refused where it
+            is 0, as Metal's compiler refuses them.
 
     Raises:
         KernelDefinitionError: A name or an option cannot be used.
@@ -228,11 +231,11 @@ def metal_kernel(
         if not isinstance(text, str):
             raise KernelDefinitionError(f"kernel {name!r}: {argument}: expected MSL, got {text!r}")
     made = Definition(name, tuple(input_names), tuple(output_names), source, header, bool(atomic_outputs))
-    options = _options(name, compile_options, math_mode, checked)
+    options = _options(name, compile_options, math_mode, checked, recursion)
     return CustomKernel(made, bool(ensure_row_contiguous), options)
 
 
-def _options(name: str, compile_options: Any, math_mode: Any, checked: Any) -> CompileOptions:
+def _options(name: str, compile_options: Any, math_mode: Any, checked: Any, recursion: Any) -> CompileOptions:
     where = f"kernel {name!r}"
     if compile_options is not None:
         if not isinstance(compile_options, Mapping) or set(compile_options) - {"math_mode"}:
@@ -244,9 +247,9 @@ def _options(name: str, compile_options: Any, math_mode: Any, checked: Any) -> C
         raise KernelDefinitionError(
             f"{where}: math_mode: expected {', '.join(map(repr, _MATH_MODES))}, got {math_mode!r}"
         )
-    if problem := definition.option_problem(_MATH_MODES[math_mode], checked):
+    if problem := definition.option_problem(_MATH_MODES[math_mode], checked, recursion):
         raise KernelDefinitionError(f"{where}: {problem}")
-    return CompileOptions(_MATH_MODES[math_mode], checked)
+    return CompileOptions(_MATH_MODES[math_mode], checked, recursion=recursion)
 
 
 def _names(kernel: str, argument: str, value: Any) -> tuple[str, ...]:

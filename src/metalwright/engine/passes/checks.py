@@ -63,7 +63,9 @@ class Root:
 
 
 @dataclass(frozen=True)
-class _Access:
+class Access:
+    """One access to memory: the printed pointer, how many bytes (a number or a value's name), is it a write."""
+
     pointer: str
     size: str
     align: int
@@ -99,7 +101,7 @@ def insert_checks(
         debug = text.DEBUG.search(line)
         location = debug.group(1) if debug else None
         suffix = debug.group(0) if debug else ""
-        for access in _accesses(line):
+        for access in accesses(line):
             root = root_of(access.pointer)
             call = _check_call(access, root, threadgroup_bytes, len(privates), location, add_site)
             if call:
@@ -144,24 +146,24 @@ def _allocas(body: list[str]) -> dict[str, str]:
     return found
 
 
-def _accesses(line: str) -> list[_Access]:
+def accesses(line: str) -> list[Access]:
     """Return the memory accesses of one instruction."""
     match_align = _ALIGN.search(line)
     align = int(match_align.group(1)) if match_align else 1
     if match := _LOAD.match(line):
         type_name, rest = text.take_type(match["rest"])
-        return [_Access(_pointer(rest), str(text.store_bytes(type_name)), align, 0)]
+        return [Access(_pointer(rest), str(text.store_bytes(type_name)), align, 0)]
     if match := _STORE.match(line):
         value, pointer = text.split_arguments(match["rest"])[:2]
-        return [_Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
+        return [Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
     if match := _ATOMIC.match(line):
         pointer, value = text.split_arguments(match["rest"])[:2]
-        return [_Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
+        return [Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
     if match := _BLOCK.search(line):
         arguments = text.split_arguments(match["arguments"])
         size = text.value_of(arguments[2])
-        read = [] if match["kind"] == "memset" else [_Access(_pointer(arguments[1]), size, 1, 0)]
-        return [*read, _Access(_pointer(arguments[0]), size, 1, 1)]
+        read = [] if match["kind"] == "memset" else [Access(_pointer(arguments[1]), size, 1, 0)]
+        return [*read, Access(_pointer(arguments[0]), size, 1, 1)]
     return []
 
 
@@ -224,7 +226,7 @@ class _RootFinder:
 
 
 def _check_call(
-    access: _Access,
+    access: Access,
     root: Root,
     threadgroup_bytes: dict[int, int],
     privates: int,

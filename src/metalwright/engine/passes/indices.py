@@ -14,7 +14,8 @@ from metalwright.engine.passes import text
 _GEP = re.compile(
     rf"^(?P<indent>\s*){text.NAME} = getelementptr (?P<flags>(?:inbounds |nuw |nusw )*)(?P<rest>.*)$"
 )
-_INDEX = re.compile(rf", i64 (?!0\b)(?P<value>-?\d+|{text.NAME})")
+# the first index steps from element to element; of the others those of i32 are numbers of a struct's members
+_INDEX = re.compile(rf"(?P<before>ptr {text.NAME}, i32 |, i64 )(?!0\b)(?P<value>-?\d+|{text.NAME})")
 _IN_ARRAY = re.compile(r" \[(\d+) x [^\]]+\], ptr \S+, i64 0, i64 (-?\d+)\b")
 _ALLOCA = re.compile(rf"^\s*(?P<result>{text.NAME}) = alloca (?P<rest>.*)$")
 # an address that is so many elements away from another, the second index within an array
@@ -86,8 +87,9 @@ def hidden(lines: list[str]) -> list[str]:
         def name(index: re.Match[str], indent: str = match["indent"]) -> str:
             nonlocal count
             count += 1
-            out.append(f"{indent}%mw.index{count} = freeze i64 {index['value']}")
-            return f", i64 %mw.index{count}"
+            kind = index["before"].split()[-1]
+            out.append(f"{indent}%mw.index{count} = freeze {kind} {index['value']}")
+            return f"{index['before']}%mw.index{count}"
 
         rest = _INDEX.sub(name, match["rest"])
         head = line[: match.start("flags")]
