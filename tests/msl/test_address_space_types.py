@@ -207,6 +207,36 @@ def test_valid_sources_are_taken(text: str) -> None:
     whole(text, "k")
 
 
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        ("¦both(tile, x);", "an argument of 'both' must be a threadgroup pointer and got a device pointer"),
+        ("auto p = tile; p = ¦x;", "a threadgroup pointer cannot be set to a device pointer"),
+        ("v = *(gid > 2 ¦? x : tile);", "a device pointer and a threadgroup pointer have no type in common"),
+    ],
+)
+def test_without_a_pointer_that_is_written_down(statements: str, message: str) -> None:
+    text = (
+        "template <typename T> void both(T p, T q) { *p = *q; }\n"
+        "kernel void k(device float* x, constant float* c, constant float& n, uint gid [[thread_position_in_grid]]) {\n"
+        f"  threadgroup float tile[4]; float v = n; {statements} x[gid] = v + tile[0]; }}"
+    )
+    said = refused(text)
+    assert said.startswith(message), said
+    assert said.endswith(NEVER)
+
+
+def test_one_space_each_without_a_pointer_that_is_written_down() -> None:
+    whole(
+        "template <typename T> void both(T p, T q) { *p = *q; }\n"
+        "template <typename T, typename U> void each(T p, U q) { *p = *q; }\n"
+        "kernel void k(device float* x, device float* y [[buffer(1)]], constant float* c [[buffer(2)]],\n"
+        "              uint i [[thread_position_in_grid]]) {\n"
+        "  threadgroup float tile[4]; float local[4] = {c[0]}; auto p = tile; p = tile + 1; auto q = i > 1 ? x : y;\n"
+        "  both(x, y); both(p, tile); each(x, tile); each(tile, c); each(local, c); both(q, y); }"
+    )
+
+
 def test_in_a_body_and_its_helpers() -> None:
     helpers = "struct S { device float* p; };\ninline void put(device float* p) { p[0] = 1; }"
     src = "threadgroup float t[4];\nS s = {&out[0]};\ns.p = t;"

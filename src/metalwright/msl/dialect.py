@@ -28,6 +28,7 @@ _BUFFER_SPACES = frozenset({"device", "constant"})
 _QUALIFIERS = frozenset({"const", "constexpr", "static", "volatile", "inline"})
 # attributes of GNU form that change what a type is; all others go
 _KEPT_GNU = frozenset({"aligned", "packed"})
+_DEDUCING = frozenset({"auto", "template", "decltype", "?"})
 _BETWEEN_TOKENS = frozenset({"space", "newline", "comment", "directive"})
 _BEFORE_A_STATEMENT = frozenset(["", ";", "{", "}", ")", ":", "static", "else"])
 _FLOATING = re.compile(
@@ -115,6 +116,7 @@ class _Lowering:
         # with places, the words for address spaces stay: the text is for metalwright/spaces.h
         self.places = places
         self.spaces: set[str] = set()  # those that the source names
+        self.arrays: set[str] = set()  # those that it names for more than references
         self.points = False  # whether it has a pointer or a reference besides the kernels' parameters
         self.kernel_bodies: set[int] = set()  # offsets of the braces that open them
         self.constants: dict[str, bool] = {}  # each function constant, and whether it has a value
@@ -211,9 +213,17 @@ class _Lowering:
             tuple(self.variables),
             unset,
             tuple(sorted(self.errors)),
-            places if self.points and self.spaces - {"thread"} else None,
+            places if self.mixes_spaces() else None,
             (self.edits, outline),
         )
+
+    def mixes_spaces(self) -> bool:
+        """Whether pointers into different address spaces may meet where only the compiler sees it."""
+        if self.points:
+            return bool(self.spaces - {"thread"})
+        # without a pointer that is written down, its type has to come from another one
+        deduced = any(token.text in _DEDUCING for token in self.tokens)
+        return deduced and len(self.arrays - {"thread"}) > 1
 
     def check_rules(self) -> space_words.Places:
         internals = _INTERNALS.search(self.text) is not None
@@ -713,6 +723,8 @@ class _Lowering:
     def erase(self, index: int) -> None:
         token = self.tokens[index]
         self.spaces.add(token.text)
+        if not space_words.refers(self.source, index):
+            self.arrays.add(token.text)
         if self.places is not None and space_words.belongs_to_a_type(self.source, index):
             if token.text == "constant":
                 self.edits.replace(token.offset, token.offset, "const ")
@@ -726,6 +738,7 @@ class _Lowering:
             after = self.threadgroup_variables(index)
             if after is not None:
                 self.spaces.add("threadgroup")
+                self.arrays.add("threadgroup")
                 return after
         self.erase(index)
         self.points = self.points or space_words.points(self.source, index)

@@ -51,6 +51,7 @@ _DEDUCED = re.compile(
     rf"deduced type {_TYPE} of (\d+)\w\w parameter does not match adjusted type {_TYPE} of argument"
 )
 _NOT_DEDUCED = re.compile(rf"cannot deduce a type for '\w+' that would make {_TYPE} equal {_TYPE}")
+_CONFLICT = re.compile(rf"deduced conflicting types for parameter '\w+' \({_TYPE} vs\. {_TYPE}\)")
 _LONGEST_CALL = 1 << 14  # characters
 
 
@@ -186,6 +187,12 @@ def _misfit(note: str) -> _Misfit | None:
         wanted, wanted_meaning, given, given_meaning = match.groups()
         pair = _pair(given, given_meaning, wanted, wanted_meaning)
         return None if pair is None else _Misfit(0, *pair, reference=True)
+    elif (match := _CONFLICT.search(note)) is not None:
+        wanted, wanted_meaning, given, given_meaning = match.groups()
+        if not (wanted_meaning or wanted).endswith("*") or not (given_meaning or given).endswith("*"):
+            return None
+        pair = _pair(given, given_meaning, wanted, wanted_meaning)
+        return None if pair is None else _Misfit(0, *pair, reference=False)
     elif (match := _DEDUCED.search(note)) is not None:
         wanted, wanted_meaning, position, given, given_meaning = match.groups()
         pair = _pair(given, given_meaning, wanted, wanted_meaning)

@@ -9,6 +9,7 @@ from metalwright.msl.grammar import ADDRESS_SPACES, TokenText, type_name
 
 _CV = frozenset({"const", "volatile"})
 _POINTS = frozenset({"*", "&", "&&"})
+_REFERS = frozenset({"&", "&&"})
 _AFTER_PARAMETERS = frozenset({"{", ";", ":", "=", "->", "noexcept"})
 
 
@@ -51,6 +52,12 @@ def points(source: TokenText, index: int) -> bool:
         return True
     type_ = type_name(source, index)
     return type_ is not None and source.text(type_.after) in _POINTS
+
+
+def refers(source: TokenText, index: int) -> bool:
+    """Whether the word at ``index`` says where a reference leads: ``constant uint& n``."""
+    type_ = type_name(source, index)
+    return type_ is not None and source.text(type_.after) in _REFERS
 
 
 def belongs_to_a_type(source: TokenText, index: int) -> bool:
