@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -420,6 +421,65 @@ def test_options_that_are_wrong(tmp_path: Path) -> None:
         compile_shader(FULL, math_mode="quick")
     with pytest.raises(ArgumentError, match="error_buf_idx"):
         compile_shader(FULL).full(torch.zeros(1), 1.0, error_buf_idx=0)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("include_dirs", "folder", "include_dirs: expected a list of folders, got 'folder'"),
+        ("include_dirs", [3], "include_dirs: expected folders, got 3"),
+        ("defines", ["A"], "defines: expected a dict"),
+        ("constants", [1], r"constants: expected a dict of names and values, got \[1\]"),
+        ("constants", {1.5: 1}, "constants: expected names or numbers of function constants, got 1.5"),
+        ("constants", {"q": None}, "constants: 'q': expected a bool, a number or a list of such, got None"),
+        ("constants", {"q": [1, "2"]}, "constants: 'q': expected a bool"),
+        ("name", 3, "name: expected a string, got 3"),
+    ],
+)
+def test_options_of_the_wrong_type(option: str, value: object, message: str) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ArgumentError, match=rf"compile_shader\(\): {message}"):
+        compile_shader(FULL, **options)
+
+
+def test_a_source_of_the_wrong_type() -> None:
+    nothing: Any = None
+    with pytest.raises(ArgumentError, match="source: expected MSL or a path, got None"):
+        compile_shader(nothing)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "kind", "message"),
+    [
+        ("workers", -1, ArgumentError, "workers: expected a positive whole number or None, got -1"),
+        ("workers", 0, ArgumentError, "workers: expected a positive whole number or None, got 0"),
+        ("workers", "a", ArgumentError, "workers: expected a positive whole number or None, got 'a'"),
+        ("workers", 1.5, ArgumentError, "workers: expected a positive whole number or None, got 1.5"),
+        ("workers", True, ArgumentError, "workers: expected a positive whole number or None, got True"),
+        ("threads", math.nan, DispatchError, "threads: expected one to three whole numbers, got nan"),
+        ("threads", "ab", DispatchError, "threads: expected one to three whole numbers, got 'ab'"),
+        ("group_size", [1.5], DispatchError, r"group_size: expected one to three whole numbers, got \[1.5\]"),
+        ("threadgroup_memory", ["a"], ArgumentError, "threadgroup_memory: expected a list of sizes in bytes"),
+        ("threadgroup_memory", 16, ArgumentError, "threadgroup_memory: expected a list of sizes in bytes"),
+        ("textures", 3, ArgumentError, "textures: expected a list, got 3"),
+        ("arg_casts", ["fp16"], ArgumentError, "arg_casts: expected one of"),
+    ],
+)
+def test_arguments_of_a_call_that_are_of_the_wrong_type(
+    option: str, value: object, kind: type[Exception], message: str
+) -> None:
+    out = torch.zeros(4)
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(kind, match=f"kernel 'full'.*{message}"):
+        compile_shader(FULL).full(out, 1.0, **options)
+    assert out.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("workers", [1, 3, np.int64(2), None])
+def test_workers_that_run_the_kernel(workers: Any) -> None:
+    out = torch.zeros(100_000)
+    compile_shader(FULL).full(out, 2.5, workers=workers)
+    assert (out == 2.5).all()
 
 
 def test_pytorchs_own_headers_can_be_included() -> None:

@@ -140,6 +140,11 @@ def test_random_arguments_are_the_same_for_a_seed():
         ("word", "expected A number"),
         ("foo[2]=1", "unknown type 'foo'"),
         ("int[2]=1.5", "not a whole number"),
+        ("float[99999999999]", "99999999999 elements is too large"),
+        ("int[99999999999]=arange", "99999999999 elements is too large"),
+        ("half[99999999999]=random", "99999999999 elements is too large"),
+        ("float[99999999999999999999]", "99999999999999999999 elements is too large"),
+        ("int8[2]=300", "300 is not a int8"),
         ("missing.npy", "missing.npy cannot be read"),
     ],
 )

@@ -154,7 +154,7 @@ def _cast(where: str, index: int, casts: str | Mapping[int, str] | None) -> np.d
     name = casts.get(index) if isinstance(casts, Mapping) else casts
     if name is None:
         return None
-    if name not in CASTS:
+    if not isinstance(name, str) or name not in CASTS:
         raise ArgumentError(f"{where}: arg_casts: expected one of {', '.join(CASTS)}, got {name!r}")
     return CASTS[name]
 

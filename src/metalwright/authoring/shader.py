@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ class ShaderKernel:
         if error_buf_idx is not None:
             raise ArgumentError(f"kernel {self.name!r}: error_buf_idx is not supported")
         bound = binding.bind(self.signature, args, arg_casts)
+        if isinstance(textures, torch.Tensor) or not isinstance(textures, Sequence):
+            raise ArgumentError(f"kernel {self.name!r}: textures: expected a list, got {textures!r}")
         images = pixels.bind(self.name, self.signature.parameters, tuple(textures))
         grid = self._grid(args, threads)
         if grid == (0,):
@@ -94,7 +97,7 @@ class ShaderKernel:
                 bound.arguments,
                 _three(grid),
                 _three(group),
-                threadgroup_memory=tuple(threadgroup_memory),
+                threadgroup_memory=threadgroup_memory,
                 textures=images,
                 max_workers=workers,
             )
@@ -135,7 +138,13 @@ class ShaderKernel:
         return group
 
     def _size(self, name: str, value: int | Sequence[int]) -> tuple[int, ...]:
-        size = (value,) if isinstance(value, int) else tuple(value)
+        entries = tuple(value) if isinstance(value, Iterable) else (value,)
+        try:
+            size = tuple(operator.index(entry) for entry in entries)
+        except TypeError:
+            raise DispatchError(
+                f"kernel {self.name!r}: {name}: expected one to three whole numbers, got {value!r}"
+            ) from None
         if not 1 <= len(size) <= _AXES:
             raise DispatchError(f"kernel {self.name!r}: {name} must be one to three numbers, got {value!r}")
         return size
@@ -224,6 +233,8 @@ def compile_shader(
     """
     if problem := definition.option_problem(math_mode, checked, recursion):
         raise ArgumentError(f"compile_shader(): {problem}")
+    if problem := _mistyped(include_dirs, defines, constants, name):
+        raise ArgumentError(f"compile_shader(): {problem}")
     text, label, folders = _read(source)
     for folder in include_dirs:
         path = Path(folder).resolve()
@@ -278,6 +289,8 @@ def describe(signature: KernelSignature) -> str:
 
 def _read(source: str | os.PathLike[str]) -> tuple[str, str, list[str]]:
     """Return the text, the name that messages give it, and the folder that it is in."""
+    if not isinstance(source, (str, os.PathLike)):
+        raise ArgumentError(f"compile_shader(): source: expected MSL or a path, got {source!r}")
     if isinstance(source, str) and not ("\n" not in source and source.endswith(".metal")):
         return source, "<source>", []
     path = Path(source)
@@ -285,6 +298,27 @@ def _read(source: str | os.PathLike[str]) -> tuple[str, str, list[str]]:
         return path.read_text("utf-8"), str(path), [str(path.resolve().parent)]
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(f"compile_shader(): {str(path)!r} cannot be read: {error}") from error
+
+
+def _mistyped(include_dirs: object, defines: object, constants: object, name: object) -> str | None:
+    """Say which option is of another type than it has to be, or return ``None``."""
+    if isinstance(include_dirs, str) or not isinstance(include_dirs, Sequence):
+        return f"include_dirs: expected a list of folders, got {include_dirs!r}"
+    for folder in include_dirs:
+        if not isinstance(folder, (str, os.PathLike)):
+            return f"include_dirs: expected folders, got {folder!r}"
+    for option, value in (("defines", defines), ("constants", constants)):
+        if value is not None and not isinstance(value, Mapping):
+            return f"{option}: expected a dict of names and values, got {value!r}"
+    for key, value in constants.items() if isinstance(constants, Mapping) else ():
+        if isinstance(key, bool) or not isinstance(key, (str, int)):
+            return f"constants: expected names or numbers of function constants, got {key!r}"
+        numbers = value if isinstance(value, (list, tuple)) else [value]
+        if not all(isinstance(number, (bool, int, float)) for number in numbers):
+            return f"constants: {key!r}: expected a bool, a number or a list of such, got {value!r}"
+    if name is not None and not isinstance(name, str):
+        return f"name: expected a string, got {name!r}"
+    return None
 
 
 def _defines(defines: Mapping[str, object]) -> str:

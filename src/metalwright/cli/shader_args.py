@@ -47,6 +47,8 @@ def _tensor(text: str, dtype_name: str, shape: str, content: str) -> Any:
     dtype = parse_dtype(dtype_name)
     extents = parse_shape(shape) if shape.strip() else ()
     word, _, seed = content.partition(":")
+    # numbers that are counted or drawn are 64 bits wide before they have their type
+    _check_memory(text, extents, torch.int64 if word in ("arange", "random") else dtype)
     if word == "arange":
         return torch.arange(math.prod(extents)).reshape(extents).to(dtype)
     if word == "random":
@@ -58,6 +60,17 @@ def _tensor(text: str, dtype_name: str, shape: str, content: str) -> Any:
         return torch.full(extents, value, dtype=dtype)
     except RuntimeError as error:
         raise ArgumentError(f"--arg {text}: {content} is not a {dtype_name}") from error
+
+
+def _check_memory(text: str, extents: tuple[int, ...], dtype: Any) -> None:
+    import torch
+
+    try:
+        torch.empty(extents, dtype=dtype)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        raise ArgumentError(
+            f"--arg {text}: a tensor of {math.prod(extents)} elements is too large for this machine"
+        ) from error
 
 
 def _random(extents: tuple[int, ...], dtype: Any, seed: int) -> Any:

@@ -88,6 +88,8 @@ class Program:
         grid = limits.check_size(label, "threads_per_grid", threads_per_grid)
         group = limits.check_size(label, "threads_per_threadgroup", threads_per_threadgroup)
         limits.check_threadgroup(label, group, self.signature.max_threads)
+        most_workers = limits.check_workers(label, max_workers) or workers.processors()
+        threadgroup_memory = limits.threadgroup_sizes(label, threadgroup_memory)
         arena = limits.arena_bytes(label, self._build.arena_bytes, threadgroup_memory)
         if len(arguments) != self._slots:
             names = ", ".join(name for _, name in sorted(self._buffers.items()))
@@ -129,7 +131,7 @@ class Program:
         lines = ctypes.create_string_buffer(_LOG_BYTES) if self._logs else None
         if lines is not None:
             launch.log, launch.log_bytes = ctypes.addressof(lines), _LOG_BYTES
-        count = min(max_workers or workers.processors(), total, max(1, threads // _THREADS_WORTH_A_WORKER))
+        count = min(most_workers, total, max(1, threads // _THREADS_WORTH_A_WORKER))
         launch.group_chunk = max(1, total // (count * _CHUNKS_PER_WORKER)) if count > 1 else total
         per_group = min(group[0], grid[0]) * min(group[1], grid[1]) * min(group[2], grid[2])
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Sequence
 
 from metalwright.engine.types import Module
-from metalwright.errors import DispatchError, excerpt_lines
+from metalwright.errors import ArgumentError, DispatchError, excerpt_lines
 
 MAX_THREADS_PER_THREADGROUP = 1024
 MAX_THREADGROUP_BYTES = 32 * 1024
@@ -86,6 +86,35 @@ def check_constants(kernel: str, size: int) -> None:
             f"kernel {kernel!r}: its program-scope constants take {size} bytes; at most {MAX_CONSTANT_BYTES} run here: "
             "pass them in a buffer"
         )
+
+
+def check_workers(kernel: str, workers: object) -> int | None:
+    """Return how many OS threads to use at most, or None for as many as there are processors.
+
+    Raises:
+        ArgumentError: it is neither None nor a positive whole number.
+    """
+    if workers is None:
+        return None
+    try:
+        count = 0 if isinstance(workers, bool) else operator.index(workers)  # type: ignore[arg-type]
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ArgumentError(
+            f"kernel {kernel!r}: workers: expected a positive whole number or None, got {workers!r}"
+        )
+    return count
+
+
+def threadgroup_sizes(kernel: str, sizes: object) -> tuple[int, ...]:
+    """Return the sizes of the threadgroup arguments as ints. Raises ArgumentError for what are no whole numbers."""
+    try:
+        return tuple(operator.index(size) for size in sizes)  # type: ignore[attr-defined]
+    except TypeError:
+        raise ArgumentError(
+            f"kernel {kernel!r}: threadgroup_memory: expected a list of sizes in bytes, whole numbers, got {sizes!r}"
+        ) from None
 
 
 def arena_bytes(kernel: str, own: int, arguments: Sequence[int]) -> int:
