@@ -43,6 +43,19 @@ def builds(scale: float) -> bool:
     return len(builder.generate(made, made.kernels[0].symbol).machine_code) > 0
 
 
+def long_ir() -> str:
+    """Return IR that LLVM works on for long: many functions that are each inlined five times a level."""
+    lines = ["define internal i32 @f0(i32 %n) alwaysinline {\n %r = mul i32 %n, %n\n ret i32 %r\n}"]
+    for j in range(1, 11):
+        calls = [
+            f" %c{k} = call i32 @f{j - 1}(i32 %s{k})\n %s{k + 1} = add i32 %c{k}, %s{k}" for k in range(5)
+        ]
+        head = f"define internal i32 @f{j}(i32 %n) alwaysinline {{\n %s0 = add i32 %n, 1"
+        lines.append("\n".join([head, *calls, " ret i32 %s5\n}"]))
+    body = "define void @k(ptr %0, ptr %1, ptr %2) {\n %v = load i32, ptr %1\n %r = call i32 @f10(i32 %v)\n"
+    return "\n".join([*lines, body + " store i32 %r, ptr %1\n ret void\n}\n"])
+
+
 def child() -> subprocess.Popen[bytes]:
     assert builder._child is not None
     return builder._child.process
@@ -220,3 +233,26 @@ def test_checked_loops_are_not_unrolled_by_wish(wish: str) -> None:
         return builder.generate(made, made.kernels[0].symbol).machine_code
 
     assert len(machine_code(wish)) == len(machine_code(""))
+
+
+def test_a_child_at_work_ends_when_its_process_is_killed() -> None:
+    """It is in the middle of a kernel that takes long, and reads no pipe."""
+    code = (
+        "import threading, time\n"
+        "from tests.engine.test_builder import builds, builder, child, long_ir\n"
+        "assert builds(13.5)\n"
+        "threading.Thread(target=builder.inline, args=(long_ir(), 'k'), daemon=True).start()\n"
+        "time.sleep(1); print(child().pid, flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    for _ in range(50):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("the child is still at work after five seconds")

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ serve()
 _PACKAGE = Path(__file__).parents[1] / "__init__.py"
 _ASSERTION = re.compile(r"Assertion `(?P<what>.*?)' failed|LLVM ERROR: (?P<error>.*)", re.DOTALL)
 _QUOTED_CHARACTERS = 300
+_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,13 @@ def _start() -> _Child:
     return _Child(process, messages)
 
 
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone, also in the middle of a kernel that nobody waits for."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(1)
+
+
 def serve() -> None:
     """Build kernels for the parent until it closes the pipe; what the child runs."""
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
@@ -174,6 +183,7 @@ def serve() -> None:
     from metalwright.engine.codegen import runtime_text
     from metalwright.engine.inlining import inlined
 
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     steps: dict[str, Callable[..., Any]] = {"generate": here, "inline": inlined}
     # the first kernel needs it, and may still be with clang
     with contextlib.suppress(MetalwrightError):

@@ -19,6 +19,7 @@ from metalwright.errors import (
     Diagnostic,
     RefusedSourceError,
     Site,
+    ToolchainError,
     UnsupportedFeatureError,
 )
 from metalwright.msl import (
@@ -26,6 +27,7 @@ from metalwright.msl import (
     constants,
     diagnostics,
     headers,
+    inlined_size,
     recursion,
     repairs,
     signature,
@@ -249,8 +251,7 @@ def _compile(source: Source, part: Part | str) -> Module:
     while unrepaired is not None:
         text = unrepaired
         whole = _whole(text, launched, kernels)
-        # what is checked the engine inlines: clang would copy every function with each of its variables in memory
-        done = _clang([*level, *language], _AS_WRITTEN if options.checked else _IR, whole)
+        done = _clang([*level, *language], _AS_WRITTEN, whole)
         unrepaired = None if done.ok else repairs.repair(text, done.messages, user.keys())
     if not done.ok:
         lines = LineMap(text)
@@ -259,8 +260,13 @@ def _compile(source: Source, part: Part | str) -> Module:
         )
     _check_address_spaces(source, part, launched)
     ir = made = done.output.decode()
-    static_values.check(label, made, user)
     entries = tuple(signature.ENTRY.format(i) for i in range(len(launched)))
+    hosts = dict(zip(entries, (kernel.host_name for kernel in launched), strict=True))
+    inlined_size.check(label, ir, hosts, user)
+    # what is checked the engine inlines: clang would copy every function with each of its variables in memory
+    if not options.checked:
+        ir = _optimised(ir)
+    static_values.check(label, ir, user)
     if options.checked or calls_left(ir, entries):
         ir = inline_all(ir, label)
     recursive: tuple[str, ...] = ()
@@ -276,7 +282,9 @@ def _compile(source: Source, part: Part | str) -> Module:
             recursive = allowed.functions
     before = ""
     while calls_left(ir, entries) and ir != before:
-        before, ir = ir, inline_all(callees.told(ir), label)
+        before, ir = ir, callees.told(ir)
+        inlined_size.check(label, ir, hosts, user)
+        ir = inline_all(ir, label)
     ir = callees.without_unused_constants(ir)
     verify(label, ir, entries, user)
     lines = source.lines
@@ -319,6 +327,14 @@ def _check_address_spaces(source: Source, part: Part | str, launched: tuple[Kern
 def _clang(options: Sequence[str], output: Sequence[str], text: str) -> ClangResult:
     """Run clang over plain C++ that came from MSL."""
     return headers.clang(options, output, text, _TENSOR_OPERATION.search(text) is not None, _identity())
+
+
+def _optimised(ir: str) -> str:
+    """Return what clang makes of the IR that it first wrote."""
+    done = toolchain.clang(["-x", "ir", *_OPTIMISED, "-ffreestanding", "-w", *_IR, "-o", "-"], ir.encode())
+    if not done.ok:
+        raise ToolchainError(f"clang does not read the IR that it wrote: {done.messages[:300]}")
+    return done.output.decode()
 
 
 def _whole(text: str, launched: tuple[KernelDeclaration, ...], kernels: tuple[KernelDeclaration, ...]) -> str:
