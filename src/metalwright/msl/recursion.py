@@ -17,7 +17,8 @@ from metalwright.engine.passes import text
 from metalwright.engine.passes.sites import DebugLocations
 from metalwright.errors import CompileError, Diagnostic, Site, UnsupportedFeatureError
 from metalwright.msl.program import LineMap
-from metalwright.msl.verify import first_mention, plain_name
+from metalwright.msl.symbols import plain_name
+from metalwright.msl.verify import first_mention
 
 # that copies may add, before anything is optimised: LLVM takes some ten seconds for so many
 MOST_INSTRUCTIONS = 100_000

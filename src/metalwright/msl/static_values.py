@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from metalwright.errors import CompileError, Diagnostic, Site
-from metalwright.msl.verify import plain_name
+from metalwright.msl.symbols import plain_name
 
 _AT_START = re.compile(
     r"^define internal void @__cxx_global_var_init[^\n]*\{\n(.*?)^\}", re.MULTILINE | re.DOTALL

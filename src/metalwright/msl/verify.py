@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from metalwright.engine.passes.sites import DebugLocations
 from metalwright.errors import CompileError, Diagnostic, RefusedSourceError, Site, UnsupportedFeatureError
+from metalwright.msl.symbols import plain_name
 
 _DECLARED = re.compile(r'^declare\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
 _DEFINED = re.compile(r'^define\b.*?@([-\w.$]+|"[^"]*")\(', re.MULTILINE)
@@ -21,8 +22,6 @@ _INDIRECT_CALL = re.compile(
 _SIZED_AT_RUN_TIME = re.compile(r"^.* = alloca [^\n]*, i(?:32|64) %.*$", re.MULTILINE)
 _DEBUG = re.compile(r"!dbg !(\d+)")
 _REFERENCE = re.compile(r"@([-\w.$]+)")
-_MANGLED = re.compile(r"_Z(?:Z.*E)?(N[KVRO]*)?L?(?=\d)")
-_MANGLED_PART = re.compile(r"L?(\d+)")
 # what C++ asks of an object that lives as long as the program, when it has a destructor
 _AT_EXIT = "__cxa_atexit"
 # functions of a GPU's runtime that the engine has; the front-end keeps user code from declaring such names
@@ -105,21 +104,6 @@ def _place(line: str, ir: str, user: Mapping[str, str]) -> tuple[Site | None, st
     if site is None:
         return None, None
     return site, user[site.file].split("\n")[site.line - 1]
-
-
-def plain_name(name: str) -> str:
-    """Return a function's name as it is written, from its linker symbol."""
-    match = _MANGLED.match(name)
-    if match is None:
-        return name
-    nested, position, plain = match.group(1) is not None, match.end(), name
-    # of a nested name, the last part: the function inside its namespace or struct
-    while (part := _MANGLED_PART.match(name, position)) is not None:
-        position = part.end() + int(part.group(1))
-        plain = name[part.end() : position]
-        if not nested:
-            break
-    return plain
 
 
 def _error(
