@@ -7,11 +7,14 @@ A test notes each kernel it meets with the ``score`` fixture; ``--scoreboard FIL
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from scoreboard import Scoreboard
+
+from metalwright.errors import KernelFault
 
 Score = Callable[..., None]
 _board = Scoreboard()
@@ -39,9 +42,21 @@ def score(record_property: Callable[[str, object], None]) -> Score:
     return note
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.excinfo is not None and issubclass(call.excinfo.type, KernelFault):
+        report.user_properties.append(("stopped", True))
+    return report
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call":
-        _board.add([value for name, value in report.user_properties if name == "score"], report)
+        notes = [value for name, value in report.user_properties if name == "score"]
+        stopped = any(name == "stopped" for name, _ in report.user_properties)
+        _board.add(cast(list[list[str]], notes), report, stopped)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -11,8 +11,9 @@ _HEAD = """# Other projects' kernels
 Kernels that were written for a GPU by others, compiled and run here as they are, each compared with PyTorch or NumPy
 on small shapes, ragged ones among them. Found: the kernels that a file defines. Compiled: at least one instantiation
 compiles. Run: at least one was launched by a test. Tried: the instantiations that were launched, which differ in
-template arguments or function constants. Matching: those whose every launch gave what the reference gives. No GPU was
-asked.
+template arguments or function constants. Matching: those of which a launch gave what the reference gives, and none
+anything else. Stopped: those that checked mode stopped in some launch, for a fault of the kernel's own such as a read
+past the end of a buffer; where no launch went through, the instantiation does not match. No GPU was asked.
 
 This page is written by
 
@@ -22,15 +23,15 @@ METALWRIGHT_THIRDPARTY=1 python -m pytest tests/thirdparty -n 2 --scoreboard doc
 """
 
 
-_TABLE = """| file | found | compiled | run | tried | matching | not run, or not matching |
-|---|---|---|---|---|---|---|"""
+_TABLE = """| file | found | compiled | run | tried | matching | stopped | not run, stopped, or not matching |
+|---|---|---|---|---|---|---|---|"""
 
 
 @dataclass
 class _Kernel:
     seen: set[str] = field(default_factory=set)
-    # instantiation -> whether every launch of it matched
-    tried: dict[str, bool] = field(default_factory=dict)
+    # instantiation -> how its launches ended: "matched", "stopped", "wrong"
+    tried: dict[str, set[str]] = field(default_factory=dict)
     # why a launch did not match, or why there is none
     causes: list[str] = field(default_factory=list)
 
@@ -44,15 +45,16 @@ class Scoreboard:
 
     suites: dict[str, _Files] = field(default_factory=dict)
 
-    def add(self, notes: Iterable[Sequence[str]], report: Any) -> None:
-        """Add the notes of one test."""
+    def add(self, notes: Iterable[Sequence[str]], report: Any, stopped: bool) -> None:
+        """Add the notes of one test; ``stopped`` says that it ended with a kernel's fault."""
         for suite, file, name, what, detail in notes:
             kernel = self.suites.setdefault(suite, {}).setdefault(file, {}).setdefault(name, _Kernel())
             kernel.seen.add(what)
             if what == "unsupported":
                 kernel.causes.append(f"not supported: {detail}")
             elif what == "ran":
-                kernel.tried[detail] = kernel.tried.get(detail, True) and report.passed
+                outcome = "matched" if report.passed else "stopped" if stopped else "wrong"
+                kernel.tried.setdefault(detail, set()).add(outcome)
                 if not report.passed:
                     kernel.causes.append(_cause(report))
 
@@ -66,23 +68,28 @@ def _cause(report: Any) -> str:
     return getattr(report, "wasxfail", "") or f"fails in `{report.nodeid.rsplit('::', 1)[-1]}`"
 
 
+def _outcomes(kernels: Iterable[_Kernel]) -> tuple[int, int, int]:
+    """Return how many instantiations were tried, how many match, and how many checked mode stopped."""
+    tried = [outcomes for kernel in kernels for outcomes in kernel.tried.values()]
+    matching = sum("matched" in outcomes and "wrong" not in outcomes for outcomes in tried)
+    return len(tried), matching, sum("stopped" in outcomes for outcomes in tried)
+
+
 def _section(suite: str, files: _Files) -> str:
-    outcomes = [
-        outcome
-        for kernels in files.values()
-        for kernel in kernels.values()
-        for outcome in kernel.tried.values()
-    ]
-    matching = f"Of {len(outcomes)} instantiations tried, {sum(outcomes)} match."
+    tried, matching, stopped = _outcomes(kernel for kernels in files.values() for kernel in kernels.values())
+    summary = (
+        f"Of {tried} instantiations tried, {matching} match; checked mode stopped {stopped} in some launch."
+    )
     rows = "\n".join(_row(file, kernels) for file, kernels in sorted(files.items()))
-    return f"## {suite}\n\n{matching}\n\n{_TABLE}\n{rows}\n"
+    return f"## {suite}\n\n{summary}\n\n{_TABLE}\n{rows}\n"
 
 
 def _row(file: str, kernels: dict[str, _Kernel]) -> str:
     misses: dict[str, list[str]] = {}
     for name, kernel in sorted(kernels.items()):
         if kernel.causes:
-            misses.setdefault(kernel.causes[0], []).append(name)
+            for cause in dict.fromkeys(kernel.causes):
+                misses.setdefault(cause, []).append(name)
         elif not kernel.seen & {"compiled", "ran"}:
             misses.setdefault("no test compiles", []).append(name)
         elif "ran" not in kernel.seen:
@@ -92,6 +99,5 @@ def _row(file: str, kernels: dict[str, _Kernel]) -> str:
     )
     compiled = sum(1 for kernel in kernels.values() if kernel.seen & {"compiled", "ran"})
     ran = sum(1 for kernel in kernels.values() if "ran" in kernel.seen)
-    outcomes = [outcome for kernel in kernels.values() for outcome in kernel.tried.values()]
-    numbers = (len(kernels), compiled, ran, len(outcomes), sum(outcomes))
+    numbers = (len(kernels), compiled, ran, *_outcomes(kernels.values()))
     return f"| `{file}` | {' | '.join(map(str, numbers))} | {listed} |"
