@@ -52,7 +52,8 @@ def test_another_process_finds_them(runs: list[str]) -> None:
 
 def test_other_options_have_their_own(runs: list[str]) -> None:
     assert [add(1), add(1, checked=False)] == [1, 1]
-    assert runs == ["headers", "program"] * 2
+    # without checks clang optimises what it wrote in one more run, after its size is known
+    assert runs == [*["headers", "program"] * 2, "program"]
 
 
 def test_damage_is_a_miss(runs: list[str], tmp_path: Path) -> None:
