@@ -28,11 +28,16 @@ _DISTANCE = re.compile(
 )
 # what one round makes known lets the next forward more values
 _ROUNDS = 2
+# past this, forwarding values takes LLVM more memory than a machine has: MLX's Rader FFT, at 212,000, took 22 GB
+_MOST_LINES = 100_000
 
 
 def writes_outside(ir: str, label: str) -> bool:
-    """Whether a program writes outside a private variable, at a distance that LLVM can work out."""
-    if " = alloca " not in ir:
+    """Whether a program writes outside a private variable, at a distance that LLVM can work out.
+
+    Programs of very many instructions are not looked at.
+    """
+    if " = alloca " not in ir or ir.count("\n") > _MOST_LINES:
         return False
     parsed = registers.parse(_kept(ir), label)
     builder = llvm.create_pass_builder(target_machine(), llvm.create_pipeline_tuning_options(speed_level=1))
