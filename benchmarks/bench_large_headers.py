@@ -91,10 +91,12 @@ class Stopwatch:
     seconds: float = 0
     processor: float = 0
 
-    def run(self, code: Any, host: str, *values: Any, threads: Any, group: Any) -> None:
+    def run(self, code: Any, host: str, *values: Any, threads: Any, group: Any, checked: bool = True) -> None:
         compile_shader = metalwright.compile_shader  # the first look at this name imports what is behind it
         began, used = time.perf_counter(), _processor_seconds()
-        library = compile_shader(code.source, include_dirs=[self.headers], constants=dict(code.constants))
+        library = compile_shader(
+            code.source, include_dirs=[self.headers], constants=dict(code.constants), checked=checked
+        )
         library[host](*values, threads=threads, group_size=group)
         self.seconds = time.perf_counter() - began
         builder.end()  # its time counts when it is over
