@@ -1,7 +1,7 @@
 """Compiles C++ that includes our Metal headers and runs it in this process, with no outside symbols but memory ones.
 
-A small harness of the header tests: it stands apart from the package's own driver and engine, so that a fault in
-either cannot hide one in the headers.
+A small harness of the header tests: it stands apart from the package's own driver and engine (all but the choice of
+processor), so that a fault in either cannot hide one in the headers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import ziglang
+
+from metalwright.engine.target import target_machine
 
 INCLUDE = Path(__file__).parents[2] / "src" / "metalwright" / "msl" / "include"
 COMPILER = Path(str(ziglang.__file__)).parent / (
@@ -54,14 +56,7 @@ def outside_symbols(ir: str) -> set[str]:
 
 @functools.cache
 def _jit() -> llvm.LLJIT:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2, jit=True
-    )
-    return llvm.create_lljit_compiler(machine, use_jit_link=False, suppress_errors=False)
+    return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
 
 
 def _memory_functions() -> dict[str, int]:

@@ -37,4 +37,14 @@ def identity() -> str:
 
 @functools.cache
 def _processor() -> tuple[str, str]:
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    """Return LLVM's name for this processor and the extensions to use: all that it has but AVX-512.
+
+    LLVM 22 writes wrong AVX-512 code: where a masked VPTERNLOG has its operands put in another order, the
+    immediate is that of another order still, so that `select(x, copysign(y, x), c)` over vectors is wrong
+    (llvm/llvm-project#157929, fixed for LLVM 23).
+    """
+    features = llvm.get_host_cpu_features()
+    for name in features:
+        if name.startswith(("avx512", "avx10")):
+            features[name] = False
+    return llvm.get_host_cpu_name(), features.flatten()
