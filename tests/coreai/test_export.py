@@ -100,6 +100,33 @@ def test_names_and_keyword_inputs(tmp_path: Path) -> None:
     assert [o.name for o in function.outputs] == ["sum"]
 
 
+class Counts(torch.nn.Module):
+    """Has two states, of which the later one is changed first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+        self.register_buffer("constant", torch.ones(4))
+        self.register_buffer("calls", torch.zeros(1, dtype=torch.int32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        self.total.add_(x)
+        return self.total + self.constant
+
+
+def test_names_of_states(tmp_path: Path) -> None:
+    path = export(Counts(), torch.ones(4), tmp_path / "m.aimodel", state_names=["sum", "count"])
+    (function,) = inspect(path).functions
+    assert [(s.name, s.dtype, s.shape) for s in function.states] == [
+        ("sum", "f32", (4,)),
+        ("count", "si32", (1,)),
+    ]
+    assert [i.name for i in function.inputs] == ["x"]
+    with pytest.raises(ArtifactError, match="Core AI cannot convert Counts"):
+        export(Counts(), torch.ones(4), path, state_names=["sum"])
+
+
 def test_evaluation_mode_and_back(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(4))
     model[2].eval()

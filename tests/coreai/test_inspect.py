@@ -63,6 +63,34 @@ def test_a_kernel_in_full(make: Make, tmp_path: Path) -> None:
         launched.name = "x"  # type: ignore[misc]
 
 
+def test_states_are_neither_inputs_nor_outputs(tmp_path: Path) -> None:
+    class Sums(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(4, 2, dtype=torch.float16))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.total.add_(x).clone()
+
+    (function,) = inspect(export(Sums(), torch.ones(4, 2).half(), tmp_path / "m.aimodel")).functions
+    assert [dataclasses.astuple(s) for s in function.states] == [("b_total", "f16", (4, 2))]
+    assert [dataclasses.astuple(i) for i in function.inputs] == [("x", "f16", (4, 2))]
+    assert [(o.dtype, o.shape) for o in function.outputs] == [("f16", (4, 2))]
+
+
+def test_graphs_that_only_the_model_calls_are_no_functions(tmp_path: Path) -> None:
+    class Attends(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    from coreai.authoring import AIModelAsset
+
+    path = export(Attends(), torch.ones(1, 2, 4, 8), tmp_path / "m.aimodel")
+    module = AIModelAsset.load(path).program._module._mlir_module
+    assert len(list(operations(module.operation, "coreai.graph"))) == 2, "Core AI keeps attention as a graph"
+    assert [function.name for function in inspect(path).functions] == ["main"]
+
+
 def test_nested_regions_are_walked(tmp_path: Path) -> None:
     """Core AI takes no kernel in a branch today; whatever operation is in one is found."""
 

@@ -37,6 +37,8 @@ def show_artifact(screen: Console, artifact: Any) -> None:
     for function in artifact.functions:
         inputs, outputs = _tensors(function.inputs), _tensors(function.outputs)
         screen.print(f"function {function.name}({inputs}) -> {outputs}")
+        if function.states:
+            screen.print(f"  states {_tensors(function.states)}")
     for kernel in artifact.kernels:
         screen.print()
         screen.print(f"kernel {kernel.name}, in function {kernel.function}")

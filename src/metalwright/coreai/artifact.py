@@ -15,7 +15,7 @@ Size = tuple[int, int, int] | Literal["computed"]
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """An input or output of a function. ``dtype`` is Core AI's name of the element type, such as ``"f32"``."""
+    """An input, output or state of a function. ``dtype`` is Core AI's name of the element type, such as ``"f32"``."""
 
     name: str
     dtype: str
@@ -60,11 +60,15 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Function:
-    """An entry point of the model."""
+    """An entry point of the model.
+
+    ``states`` are what it reads and writes in place: the buffers of the PyTorch module that its ``forward`` changes.
+    """
 
     name: str
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    states: tuple[TensorInfo, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ def export(
     dynamic_shapes: Any = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    state_names: Sequence[str] | None = None,
 ) -> Path:
     """Write ``module`` as an ``.aimodel`` with the MSL of its kernels embedded.
 
@@ -41,6 +42,8 @@ def export(
         dynamic_shapes: As for ``torch.export.export``.
         input_names: Names of the function's inputs; those of ``forward`` by default.
         output_names: Names of its outputs.
+        state_names: Names of its states, which are the buffers that ``forward`` changes, in the order in which they
+            were registered, then the inputs that it changes.
 
     Returns:
         The path.
@@ -60,7 +63,9 @@ def export(
     try:
         converter = TorchConverter()
         converter.register_custom_kernels(registered)
-        converter.add_exported_program(program, input_names=input_names, output_names=output_names)
+        converter.add_exported_program(
+            program, input_names=input_names, output_names=output_names, state_names=state_names
+        )
         converted = converter.to_coreai()
         # since 1.0.0b3 a program is optimised as it is built, and has no such method
         getattr(converted, "optimize", lambda: None)()

@@ -21,6 +21,8 @@ from metalwright.errors import ArtifactError
 
 _KERNEL = "coreai.metal4_kernel"
 _GRAPH = "coreai.graph"
+_PRIVATE = "priv"  # an attribute of a graph that only other graphs call
+_TOKEN = "!coreai.token"  # what a function gives back for each state it wrote
 
 
 def inspect(path: str | Path) -> Artifact:
@@ -40,8 +42,10 @@ def inspect(path: str | Path) -> Artifact:
     functions: list[Function] = []
     kernels: list[Kernel] = []
     for graph in operations(module.operation, _GRAPH):
-        functions.append(_function(graph))
-        kernels += [_kernel(op, functions[-1].name) for op in operations(graph, _KERNEL)]
+        function = _function(graph)
+        if _PRIVATE not in graph.attributes:
+            functions.append(function)
+        kernels += [_kernel(op, function.name) for op in operations(graph, _KERNEL)]
     return Artifact(path, tuple(functions), tuple(kernels))
 
 
@@ -60,11 +64,21 @@ def _function(graph: Any) -> Function:
 
     attributes = graph.attributes
     kind = FunctionType(TypeAttr(attributes["function_type"]).value)
+    inputs = _named(kind.inputs, attributes["arg_attrs"], "arg")
+    outputs = _named(kind.results, attributes["res_attrs"], "result")
+    handles = [_is_handle(value_type) for value_type in kind.inputs]
     return Function(
         StringAttr(attributes["sym_name"]).value,
-        _named(kind.inputs, attributes["arg_attrs"], "arg"),
-        _named(kind.results, attributes["res_attrs"], "result"),
+        tuple(info for info, handle in zip(inputs, handles, strict=True) if not handle),
+        tuple(info for info in outputs if info.dtype != _TOKEN),
+        tuple(info for info, handle in zip(inputs, handles, strict=True) if handle),
     )
+
+
+def _is_handle(value_type: Any) -> bool:
+    from coreai._compiler.dialects.coreai import HandleType
+
+    return isinstance(value_type, HandleType)
 
 
 def _named(types: Any, attributes: Any, fallback: str) -> tuple[TensorInfo, ...]:
@@ -104,9 +118,11 @@ def _operands(values: list[Any], parameters: tuple[Parameter, ...]) -> tuple[Ope
 
 
 def _described(value_type: Any) -> tuple[str, Shape]:
-    """Return a tensor's element type and shape; another type (a token, a handle) is its own name, without shape."""
+    """Return the element type and shape of a tensor, or of that behind a handle; another type is its own name."""
     from coreai._compiler.ir import RankedTensorType
 
+    if _is_handle(value_type):
+        value_type = value_type.inner_type
     if not isinstance(value_type, RankedTensorType):
         return str(value_type), ()
     shape: Shape = tuple(
