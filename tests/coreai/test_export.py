@@ -127,6 +127,37 @@ def test_names_of_states(tmp_path: Path) -> None:
         export(Counts(), torch.ones(4), path, state_names=["sum"])
 
 
+class Returns(torch.nn.Module):
+    """Adds to a state, and returns what a function makes of itself and the input."""
+
+    def __init__(self, result: Callable[..., Any]) -> None:
+        super().__init__()
+        self.result = result
+        self.register_buffer("total", torch.zeros(64))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.result(self.total.add_(x), x * 2)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda total, x: total, "output 0 is the same tensor as the new value of 'total'"),
+        (lambda total, x: (x, total), "output 1 is the same tensor as the new value of 'total'"),
+        (lambda total, x: (x, total + 1, x), "output 2 is the same tensor as output 0"),
+    ],
+    ids=["a state", "also a state", "twice"],
+)
+def test_outputs_that_core_ai_would_drop(result: Callable[..., Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=f"Returns: {message}.*clone"):
+        export(Returns(result), (X,), tmp_path / "m.aimodel")
+
+
+def test_copies_of_outputs_are_kept(tmp_path: Path) -> None:
+    path = export(Returns(lambda total, x: (x, total.clone(), x.clone())), (X,), tmp_path / "m.aimodel")
+    assert len(inspect(path).functions[0].outputs) == 3
+
+
 def test_evaluation_mode_and_back(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(4))
     model[2].eval()

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from coreai_torch import TorchConverter, TorchMetalKernel, get_decomp_table
+from torch.export.graph_signature import OutputKind, TensorArgument
 
 from metalwright.authoring import intercept
 from metalwright.authoring.kernel import NAMESPACE
@@ -59,6 +60,7 @@ def export(
         raise ArtifactError(f"export: expected a torch.nn.Module, got {type(module).__name__}")
     args = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     program, called = _trace(module, args, kwargs, dynamic_shapes)
+    _check_outputs(program, type(module).__name__)
     registered = _registered(program, called if kernels is None else kernels)
     try:
         converter = TorchConverter()
@@ -108,6 +110,25 @@ def _trace(
         raise ArtifactError(
             f"export: PyTorch cannot export {type(module).__name__}: {_line(error)}"
         ) from error
+
+
+def _check_outputs(program: torch.export.ExportedProgram, module: str) -> None:
+    """Refuse a tensor that is given back twice, or also is a state's new value: the converter drops an output."""
+    known: dict[str, str] = {}
+    outputs = 0
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is OutputKind.USER_OUTPUT:
+            what = f"output {outputs}"
+            outputs += 1
+        else:
+            what = f"the new value of {spec.target!r}"
+        if not isinstance(spec.arg, TensorArgument):
+            continue
+        if (first := known.setdefault(spec.arg.name, what)) is not what:
+            raise ArtifactError(
+                f"export: {module}: {what} is the same tensor as {first}, of which Core AI keeps only one; "
+                f"return a copy, made with .clone()"
+            )
 
 
 def _registered(
