@@ -4,5 +4,18 @@ import metalwright.authoring  # noqa: F401 - before coreai_torch: it silences a 
 from metalwright.coreai.artifact import Artifact, Function, Kernel, Operand, Parameter, TensorInfo
 from metalwright.coreai.export import export
 from metalwright.coreai.inspect import inspect
+from metalwright.coreai.model import Model, ModelFunction, load
 
-__all__ = ["Artifact", "Function", "Kernel", "Operand", "Parameter", "TensorInfo", "export", "inspect"]
+__all__ = [
+    "Artifact",
+    "Function",
+    "Kernel",
+    "Model",
+    "ModelFunction",
+    "Operand",
+    "Parameter",
+    "TensorInfo",
+    "export",
+    "inspect",
+    "load",
+]

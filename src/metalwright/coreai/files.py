@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from metalwright.errors import ArtifactError
 
 SUFFIX = ".aimodel"
 _PROGRAM, _HASH, _METADATA = "main.mlirb", "main.hash", "metadata.json"
 _MAGIC = b"ML\xefR"  # of MLIR bytecode
+_ASSET_VERSION = "2"  # the part of it that other programs must agree on
 
 
 def is_artifact(path: Path) -> bool:
@@ -22,8 +25,18 @@ def is_artifact(path: Path) -> bool:
     return path.is_dir() and ((path / _PROGRAM).is_file() or (path / _METADATA).is_file())
 
 
-def check_whole(path: Path) -> None:
-    """Check that an artifact's files are there and unchanged since they were written.
+def program_of(path: Path) -> Path:
+    """Return where an artifact's program is."""
+    return path / _PROGRAM
+
+
+def producer_of(path: Path) -> str:
+    """Return what wrote an artifact, as it says itself (``"coreai-core 1.0.0b3"``), or an empty text."""
+    return str(_metadata(path).get("producer", ""))
+
+
+def check_whole(path: Path) -> bytes:
+    """Check that an artifact's files are there and unchanged since they were written; return the program's digest.
 
     Core AI's reader ends the process on damaged bytecode, so this comes before it. Raises :class:`ArtifactError`.
     """
@@ -31,14 +44,36 @@ def check_whole(path: Path) -> None:
         raise ArtifactError(f"{path}: does not exist")
     if path.suffix != SUFFIX or not path.is_dir():
         raise ArtifactError(f"{path}: expected a directory with the suffix {SUFFIX}")
+    inside = path.resolve()
     for name in (_PROGRAM, _HASH, _METADATA):
         if not (path / name).is_file():
             raise ArtifactError(f"{path}: not a whole artifact: {name} is missing")
-    program = (path / _PROGRAM).read_bytes()
-    if not program.startswith(_MAGIC):
-        raise ArtifactError(f"{path}: {_PROGRAM} is damaged: it does not begin as MLIR bytecode does")
-    if hashlib.sha256(program).digest() != (path / _HASH).read_bytes():
+        if (path / name).resolve().parent != inside:
+            raise ArtifactError(f"{path}: {name} is a link to a file outside the artifact")
+    version = str(_metadata(path).get("assetVersion", ""))
+    if version.partition(".")[0] != _ASSET_VERSION:
+        raise ArtifactError(
+            f"{path}: it has asset version {version or 'none'!r} and was written by "
+            f"{producer_of(path) or 'an unknown program'}; this version of Metalwright reads {_ASSET_VERSION}.x"
+        )
+    with (path / _PROGRAM).open("rb") as program:
+        if program.read(len(_MAGIC)) != _MAGIC:
+            raise ArtifactError(f"{path}: {_PROGRAM} is damaged: it does not begin as MLIR bytecode does")
+        program.seek(0)
+        digest = hashlib.file_digest(program, "sha256").digest()
+    if digest != (path / _HASH).read_bytes():
         raise ArtifactError(f"{path}: {_PROGRAM} is damaged: it does not match {_HASH}")
+    return digest
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((path / _METADATA).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: {_METADATA} is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise ArtifactError(f"{path}: {_METADATA} is damaged: it is no JSON object")
+    return found
 
 
 def check_target(path: Path) -> None:

@@ -19,10 +19,10 @@ from metalwright.coreai.artifact import (
 )
 from metalwright.errors import ArtifactError
 
-_KERNEL = "coreai.metal4_kernel"
-_GRAPH = "coreai.graph"
-_PRIVATE = "priv"  # an attribute of a graph that only other graphs call
-_TOKEN = "!coreai.token"  # what a function gives back for each state it wrote
+KERNEL = "coreai.metal4_kernel"
+GRAPH = "coreai.graph"
+PRIVATE = "priv"  # an attribute of a graph that only other graphs call
+TOKEN = "!coreai.token"  # what a function gives back for each state it wrote
 
 
 def inspect(path: str | Path) -> Artifact:
@@ -41,11 +41,11 @@ def inspect(path: str | Path) -> Artifact:
         raise ArtifactError(f"{path}: cannot be read: {error}") from error
     functions: list[Function] = []
     kernels: list[Kernel] = []
-    for graph in operations(module.operation, _GRAPH):
-        function = _function(graph)
-        if _PRIVATE not in graph.attributes:
+    for graph in operations(module.operation, GRAPH):
+        function = function_of(graph)
+        if PRIVATE not in graph.attributes:
             functions.append(function)
-        kernels += [_kernel(op, function.name) for op in operations(graph, _KERNEL)]
+        kernels += [_kernel(op, function.name) for op in operations(graph, KERNEL)]
     return Artifact(path, tuple(functions), tuple(kernels))
 
 
@@ -59,23 +59,25 @@ def operations(operation: Any, name: str) -> Iterator[Any]:
                 yield from operations(inner.operation, name)
 
 
-def _function(graph: Any) -> Function:
+def function_of(graph: Any) -> Function:
+    """Return the name and the signature of a graph of the IR."""
     from coreai._compiler.ir import FunctionType, StringAttr, TypeAttr
 
     attributes = graph.attributes
     kind = FunctionType(TypeAttr(attributes["function_type"]).value)
     inputs = _named(kind.inputs, attributes["arg_attrs"], "arg")
     outputs = _named(kind.results, attributes["res_attrs"], "result")
-    handles = [_is_handle(value_type) for value_type in kind.inputs]
+    handles = [is_handle(value_type) for value_type in kind.inputs]
     return Function(
         StringAttr(attributes["sym_name"]).value,
         tuple(info for info, handle in zip(inputs, handles, strict=True) if not handle),
-        tuple(info for info in outputs if info.dtype != _TOKEN),
+        tuple(info for info in outputs if info.dtype != TOKEN),
         tuple(info for info, handle in zip(inputs, handles, strict=True) if handle),
     )
 
 
-def _is_handle(value_type: Any) -> bool:
+def is_handle(value_type: Any) -> bool:
+    """True for the type of a state."""
     from coreai._compiler.dialects.coreai import HandleType
 
     return isinstance(value_type, HandleType)
@@ -88,7 +90,7 @@ def _named(types: Any, attributes: Any, fallback: str) -> tuple[TensorInfo, ...]
     for index, value_type in enumerate(types):
         given = DictAttr(attributes[index])
         name = StringAttr(given["coreai.name"]).value if "coreai.name" in given else f"{fallback}{index}"
-        infos.append(TensorInfo(name, *_described(value_type)))
+        infos.append(TensorInfo(name, *described(value_type)))
     return tuple(infos)
 
 
@@ -112,16 +114,16 @@ def _kernel(operation: Any, function: str) -> Kernel:
 def _operands(values: list[Any], parameters: tuple[Parameter, ...]) -> tuple[Operand, ...]:
     """Pair the values with the MSL parameters, which come in the same order."""
     return tuple(
-        Operand(parameters[index].name if index < len(parameters) else f"arg{index}", *_described(value.type))
+        Operand(parameters[index].name if index < len(parameters) else f"arg{index}", *described(value.type))
         for index, value in enumerate(values)
     )
 
 
-def _described(value_type: Any) -> tuple[str, Shape]:
+def described(value_type: Any) -> tuple[str, Shape]:
     """Return the element type and shape of a tensor, or of that behind a handle; another type is its own name."""
     from coreai._compiler.ir import RankedTensorType
 
-    if _is_handle(value_type):
+    if is_handle(value_type):
         value_type = value_type.inner_type
     if not isinstance(value_type, RankedTensorType):
         return str(value_type), ()

@@ -8,7 +8,6 @@ not in the cache, serves this process as long as it lives, and is replaced when 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import re
@@ -19,25 +18,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
+from metalwright import children
 from metalwright.engine.types import Build, Module
 from metalwright.errors import MetalwrightError, ToolchainError
 
-# Isolated and with the parent's path last: that may hold folders of users, who name their files as they like. The
-# package is the parent's own, of which another version may be installed.
-_PROGRAM = """
-import importlib.util, json, sys
-package, path = json.loads(sys.argv[1])
-sys.path += path
-spec = importlib.util.spec_from_file_location("metalwright", package)
-sys.modules["metalwright"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sys.modules["metalwright"])
-from metalwright.engine.builder import serve
-serve()
-"""
-_PACKAGE = Path(__file__).parents[1] / "__init__.py"
 _ASSERTION = re.compile(r"Assertion `(?P<what>.*?)' failed|LLVM ERROR: (?P<error>.*)", re.DOTALL)
 _QUOTED_CHARACTERS = 300
 _LOOK_SECONDS = 1.0
@@ -155,7 +141,7 @@ def _start() -> _Child:
     messages = tempfile.TemporaryFile()  # noqa: SIM115 - read when the child has died
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _PROGRAM, json.dumps([str(_PACKAGE), sys.path])],
+            children.command(__name__, "serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=messages,

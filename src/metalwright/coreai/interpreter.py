@@ -1,0 +1,85 @@
+"""Core AI's own compiler and interpreter, as far as they are used here."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+_PROGRAM = "main-universal.odix"
+# the interpreter takes a folder for a compiled model by its name
+SUFFIX = ".aimodelx"
+
+T = TypeVar("T")
+
+
+def _bindings(name: str) -> Any:
+    """Return a module of Core AI's native bindings; they have no type stubs."""
+    return importlib.import_module(f"coreai._compiler._mlir_libs._coreaiIR._bindings.{name}")
+
+
+def read_module(bytecode: Path) -> Any:
+    """Return the module of the IR in a file, in a context of its own. Damaged bytecode may end the process."""
+    import coreai.authoring  # noqa: F401 - before the dialects, which import each other
+    from coreai.authoring.context import Context
+
+    return _bindings("compiler").load_module_from_bytecode(context=Context()._mlir_context, path=bytecode)
+
+
+def empty_module() -> Any:
+    """Return a new module of the IR."""
+    import coreai.authoring  # noqa: F401 - before the dialects, which import each other
+    from coreai._compiler.ir import Location, Module
+    from coreai.authoring.context import Context
+
+    with Context()._mlir_context, Location.unknown():
+        return Module.create()
+
+
+def copy_module(module: Any) -> Any:
+    """Return a copy of a module, which shares the values of constants."""
+    return _bindings("mlir").clone_module(module=module)
+
+
+def write(module: Any, folder: Path) -> None:
+    """Compile a module for the interpreter. The module is used up."""
+    compiler = _bindings("compiler")
+    compiler.compile_to_binary(module=module, output_directory=folder, enable_debug_info=False)
+    compiler.serialize_module(module=module, path=folder / _PROGRAM)
+
+
+def load(folder: Path) -> Any:
+    """Return a compiled model, ``coreai.runtime._AIModel``."""
+    from coreai.runtime import _AIModel
+
+    async def read() -> Any:
+        return await _AIModel.load(path=folder)
+
+    return run(read())
+
+
+class _Loop(threading.local):
+    """An event loop for each thread: making one for every call would cost as much as a small function."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+
+    def __del__(self) -> None:
+        self.loop.close()
+
+
+_own = _Loop()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for a coroutine, also where this thread has an event loop at work already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _own.loop.run_until_complete(work)
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, work).result()
