@@ -47,8 +47,8 @@ _HOMES = {
     "launch": "metalwright.authoring",
     "metal_kernel": "metalwright.authoring",
 }
-# a package of the same name, which can be called
-_PACKAGES = {"check"}
+# packages; `check` can be called, too
+_PACKAGES = {"check", "coreai"}
 
 __all__ = [
     "ArgumentError",

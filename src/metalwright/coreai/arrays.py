@@ -15,44 +15,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from metalwright.authoring import dtypes
+from metalwright.coreai import elements
 from metalwright.coreai.plan import TensorType
-from metalwright.errors import ArtifactError
 
-# Core AI's runtime has names of its own for element types.
-_RUNTIME_NAMES: dict[str, np.dtype[Any]] = {
-    **{row.name.removesuffix("_"): row.numpy for row in dtypes.ELEMENT_TYPES},
-    "float64": np.dtype(np.float64),
-    "float8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
-    "float8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    "float8e8m0fn": np.dtype(ml_dtypes.float8_e8m0fnu),
-    "complex64": np.dtype(np.complex64),
-}
 # below this many elements the copy costs less than compiling a descriptor
 _ELEMENTS_WORTH_A_DESCRIPTOR = 65_536
 _DESCRIPTORS_KEPT = 256
 
 
-def numpy_dtype(element: str) -> np.dtype[Any]:
-    """Return NumPy's type for Core AI's name of an element type.
-
-    Raises:
-        ArtifactError: Kernels do not take such elements.
-    """
-    row = dtypes.BY_NAME.get(element)
-    if row is None:
-        raise ArtifactError(
-            f"tensors of {element!r} cannot be handed to a kernel or from one function to another"
-        )
-    return row.numpy
-
-
 def view(native: Any) -> np.ndarray:
     """Return the values of an array of Core AI's, read-only; a copy only where they do not lie in order."""
-    dtype = _RUNTIME_NAMES.get(native.dtype)
+    dtype = elements.BY_RUNTIME_NAME.get(native.dtype)
     if dtype is None or not memoryview(native).c_contiguous:
         from coreai.runtime import NDArray
 
@@ -87,13 +62,13 @@ class Allocator:
         descriptor = self._descriptors.get(kind)
         if descriptor is None:
             if math.prod(shape) < _ELEMENTS_WORTH_A_DESCRIPTOR:
-                return _NDArray(np.zeros(shape, numpy_dtype(element)), "bytes")
+                return _NDArray(np.zeros(shape, elements.numpy_dtype(element)), "bytes")
             descriptor = _descriptor(kind)
         return _NDArray.from_descriptor(descriptor=descriptor)
 
     def copy(self, values: np.ndarray) -> Any:
         """Return an array of Core AI's with these values."""
-        native = self.make(dtypes.BY_NUMPY[values.dtype].element, values.shape)
+        native = self.make(elements.name_of(values.dtype), values.shape)
         if values.nbytes:
             np.copyto(writable(native), values)
         return native

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from metalwright.coreai import arrays, interpreter
+from metalwright.coreai import arrays, elements, interpreter
 from metalwright.coreai.flatten import INVOKE, Flattener, callee_name, nested, tensor_type
 from metalwright.coreai.inspect import GRAPH, KERNEL, PRIVATE, function_of
 from metalwright.coreai.plan import (
@@ -118,7 +118,7 @@ def _write_constants(module: Any, names: Mapping[int, str], folder: Path) -> tup
     with (folder / CONSTANTS).open("wb") as file:
         for value, name in names.items():
             values = arrays.view(interpreter.run(value_of(name)))
-            kind = TensorType(_element(values), values.shape)
+            kind = TensorType(elements.name_of(values.dtype), values.shape)
             data = values.reshape(-1).view("u1").data if values.size else b""
             digest = hashlib.sha256(data).digest()
             if (digest, kind) not in offsets:
@@ -128,15 +128,6 @@ def _write_constants(module: Any, names: Mapping[int, str], folder: Path) -> tup
             written.append(Constant(value, kind, offsets[digest, kind], values.nbytes))
     shutil.rmtree(parts)
     return tuple(written)
-
-
-def _element(values: Any) -> str:
-    from metalwright.authoring import dtypes
-
-    row = dtypes.BY_NUMPY.get(values.dtype)
-    if row is None:
-        raise ArtifactError(f"a constant of {values.dtype} is handed to a kernel, which no kernel takes")
-    return row.element
 
 
 def _static_types(functions: Sequence[FunctionPlan], kernels: Sequence[Any]) -> tuple[TensorType, ...]:

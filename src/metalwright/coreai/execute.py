@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metalwright.coreai import arrays
+from metalwright.coreai import arrays, elements
 from metalwright.coreai.kernels import EmbeddedKernel
 from metalwright.coreai.plan import (
     Body,
@@ -219,7 +219,7 @@ class _Run:
                 results.append(arrays.writable(native))
                 self.values[number] = Value(native=native)
             else:
-                results.append(np.empty(shape, arrays.numpy_dtype(element)))
+                results.append(np.empty(shape, elements.numpy_dtype(element)))
                 self.values[number] = Value(array=results[-1])
         report = kernel.launch(operands, results, grid, group)
         if self._observer is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -288,7 +288,9 @@ class _BlockFlattener:
     def _loop(self, operation: Any) -> None:
         self._check_carried(operation)
         self._write_back()
-        initial = tuple(self._tensor(operand, operation) for operand in operation.operands)
+        initial = tuple(
+            self._tensor(operand, operation) for operand in operation.operands if not _is_token(operand)
+        )
         before, after = (self._region(region) for region in operation.regions)
         self._items.append(LoopCut(initial, before, after, self._results(operation)))
 
@@ -296,25 +298,29 @@ class _BlockFlattener:
         if not region.blocks:
             return Block((), (), ())
         block = region.blocks[0]
-        values = dict(self._values)
-        arguments = tuple(self._whole._new(argument.type) for argument in block.arguments)
-        values.update(zip(block.arguments, arguments, strict=True))
-        return _BlockFlattener(self._whole, values).flatten(block, arguments)
+        inner = _BlockFlattener(self._whole, dict(self._values))
+        return inner.flatten(block, inner._numbered(block.arguments))
 
     def _check_carried(self, operation: Any) -> None:
-        """A token carried around a loop only keeps an order that is kept anyway; handles have nowhere to go."""
+        """Handles have nowhere to go. Tokens keep an order that is kept anyway: they are left out."""
         for value in (*operation.operands, *operation.results):
-            if is_handle(value.type) or str(value.type) == TOKEN:
+            if is_handle(value.type):
                 raise ArtifactError(
                     f"{operation.name!r} with a Metal kernel hands on {value.type}, which cannot be run here"
                 )
 
     def _results(self, operation: Any) -> tuple[int, ...]:
+        return self._numbered(operation.results)
+
+    def _numbered(self, values: Iterable[Any]) -> tuple[int, ...]:
+        """Number new values, and return the numbers of those that are no tokens."""
         numbers = []
-        for result in operation.results:
-            number = self._whole._new(result.type)
-            self._values[result] = number
-            numbers.append(number)
+        for value in values:
+            if _is_token(value):
+                self._values[value] = None
+            else:
+                self._values[value] = number = self._whole._new(value.type)
+                numbers.append(number)
         return tuple(numbers)
 
     def _value(self, value: Any) -> int | State | None:
@@ -345,6 +351,10 @@ def nested(operation: Any) -> Iterator[Any]:
     for inner in _inner(operation):
         yield inner
         yield from nested(inner)
+
+
+def _is_token(value: Any) -> bool:
+    return str(value.type) == TOKEN
 
 
 def callee_name(operation: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from metalwright.authoring import definition, dtypes
-from metalwright.coreai import arrays, interpreter
+from metalwright.coreai import arrays, elements, interpreter
 from metalwright.coreai.artifact import TensorInfo
 from metalwright.coreai.execute import Observer, Value
 from metalwright.coreai.program import Function, check_tensor, prepare
@@ -176,7 +176,7 @@ class Model:
                 )
             shape = tuple(int(extent) for extent in info.shape)
             native = self._states[info.name] = self._program.allocator.copy(
-                np.zeros(shape, arrays.numpy_dtype(info.dtype))
+                np.zeros(shape, elements.numpy_dtype(info.dtype))
             )
         return native
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from metalwright.authoring import dtypes
-from metalwright.coreai import arrays, interpreter
+from metalwright.coreai import arrays, elements, interpreter
 from metalwright.coreai.artifact import TensorInfo
 from metalwright.coreai.compiled import Compiled, compiled
 from metalwright.coreai.execute import Executor, Observer, Value
@@ -172,7 +172,7 @@ def _constants(constants: Sequence[Constant], path: Path) -> dict[int, Value]:
         data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
     found: dict[int, Value] = {}
     for one in constants:
-        dtype = arrays.numpy_dtype(one.type.dtype)
+        dtype = elements.numpy_dtype(one.type.dtype)
         shape = tuple(int(extent) for extent in one.type.shape)
         if one.nbytes:
             array = np.frombuffer(data, dtype, one.nbytes // dtype.itemsize, one.offset).reshape(shape)
