@@ -41,7 +41,7 @@ _HOMES = {
     "MetalParameter": "coreai_torch",
     "Texture": "metalwright.authoring",
     "compile_shader": "metalwright.authoring",
-    "emulate": "metalwright.authoring",
+    "emulate": "metalwright.coreai",
     "export": "metalwright.coreai",
     "inspect": "metalwright.coreai",
     "launch": "metalwright.authoring",

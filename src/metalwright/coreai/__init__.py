@@ -14,10 +14,12 @@ from metalwright.coreai.inspect import inspect
 if TYPE_CHECKING:
     from metalwright.coreai.exporting import export
     from metalwright.coreai.model import Model, ModelFunction, load
+    from metalwright.coreai.runtime_emulate import emulate
 
 _HOMES = {
     "Model": "metalwright.coreai.model",
     "ModelFunction": "metalwright.coreai.model",
+    "emulate": "metalwright.coreai.runtime_emulate",
     "export": "metalwright.coreai.exporting",
     "load": "metalwright.coreai.model",
 }
@@ -31,6 +33,7 @@ __all__ = [
     "Operand",
     "Parameter",
     "TensorInfo",
+    "emulate",
     "export",
     "inspect",
     "load",
