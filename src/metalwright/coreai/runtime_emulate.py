@@ -1,8 +1,8 @@
 """``emulate("coreai")``: Core AI's own runtime runs artifacts with Metal kernels, on a machine without Metal.
 
-While it is active anywhere, a few methods of :mod:`coreai.runtime` and :mod:`coreai.authoring` are replaced. The options
-belong to the context (thread or task) that began it; in any other, the methods do what they did, and so they do for
-artifacts without kernels wherever they can.
+While it is active anywhere, a few methods of :mod:`coreai.runtime` and :mod:`coreai.authoring` are replaced. The
+options belong to the context (thread or task) that began it; in any other, the methods do what they did, and so they
+do for artifacts without kernels wherever they can.
 """
 
 from __future__ import annotations
@@ -222,9 +222,7 @@ class _Model:
             return None
         for name, given in (("intermediate_logger", intermediate_logger), ("profiler", profiler)):
             if given is not None:
-                raise RuntimeArgumentError(
-                    f"load_function({function_name!r}): {name} is not emulated"
-                )
+                raise RuntimeArgumentError(f"load_function({function_name!r}): {name} is not emulated")
         with _as_coreai_raises():
             if self._problem is not None:
                 raise self._problem
@@ -287,9 +285,11 @@ async def _load_model(
     return await original(kind, path, specialization_options)
 
 
-def _array(options: Options, original: Callable[..., None], array: Any, data: Any, backing: Any = None) -> None:
+def _array(
+    options: Options, original: Callable[..., None], array: Any, data: Any, backing: Any = None
+) -> None:
     """Make an ``NDArray``: memory is memory here, whatever it would be backed by on a Mac."""
-    from coreai.runtime import StorageKind
+    from coreai.runtime._ndarray import StorageKind
 
     if backing is None or isinstance(backing, StorageKind):
         backing = StorageKind.BYTES
