@@ -16,6 +16,7 @@ from metalwright.engine import Buffer, KernelSignature, LaunchReport, Parameter,
 from metalwright.errors import ArgumentError, ArtifactError, KernelFault
 from metalwright.msl import CompileOptions, Section, compile_msl
 
+_BOOL = "i1"
 _POINTING = ("tensor", "pointer")
 
 
@@ -39,6 +40,7 @@ class EmbeddedKernel:
         buffers = _buffers(text, signature)
         self.inputs = tuple(parameter.name for parameter in buffers[: len(text.operands)])
         self.results = tuple(parameter.name for parameter in buffers[len(text.operands) :])
+        self._elements = tuple(parameter.element for parameter in buffers[: len(text.operands)])
         self._program = load(module, text.name)
 
     @property
@@ -96,11 +98,13 @@ class EmbeddedKernel:
         group = validation.size3(self.name, "threads_per_threadgroup", threads_per_threadgroup)
         validation.check_sizes(self.name, "threads_per_grid", grid, "threads_per_threadgroup", group)
         arguments: list[Buffer | Scalar] = []
-        for name, kind, values in zip(self.inputs, self.text.operands, operands, strict=True):
+        inputs = zip(self.inputs, self.text.operands, self._elements, operands, strict=True)
+        for name, kind, element, values in inputs:
             if values.ndim:
                 arguments.append(_buffer(name, kind, values, writable=False))
             else:
-                arguments.append(Scalar(name, values.tobytes(), kind.dtype))
+                value = np.bool_(values) if element == _BOOL else values
+                arguments.append(Scalar(name, value.tobytes(), element or kind.dtype))
         shadows = written if written is not None else [None] * len(results)
         for name, kind, values, shadow in zip(self.results, self.text.results, results, shadows, strict=True):
             ctypes.memset(values.ctypes.data, dtypes.BY_NAME[kind.dtype].poison, values.nbytes)
@@ -148,7 +152,9 @@ def _buffers(text: KernelText, signature: KernelSignature) -> tuple[Parameter, .
                 f"kernel {text.name!r}: {parameter.name!r} is of {kind.dtype}, which no kernel takes"
             )
         by_value = parameter.kind == "reference"
-        fits = parameter.element == kind.dtype and parameter.lanes == 1
+        # the graph has no bools to hand over: it widens those that are scalars
+        widened = by_value and (parameter.element, kind.dtype) == (_BOOL, "ui8")
+        fits = (parameter.element == kind.dtype or widened) and parameter.lanes == 1
         if parameter.kind == "tensor":
             fits = fits and parameter.rank == len(kind.shape)
         if not fits or by_value != (not kind.shape) or parameter.kind not in (*_POINTING, "reference"):
