@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import metalwright
 from metalwright.pytest_plugin import for_want_of_a_mac
 
 pytest_plugins = ["pytester"]
@@ -13,9 +14,21 @@ ON = ("-p", "metalwright.pytest_plugin", "--metal=cpu")
 UNSKIP = (*ON, "--metal-unskip")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """Load what emulation loads: a session inside this one forgets the modules that were loaded in it."""
+    with metalwright.emulate():
+        pass
+
+
 def run(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
+    """Run a file that uses neither torch nor Core AI."""
     pytester.makepyfile(test_it=source)
-    # in a process of its own: a session that runs in this one would share its patches
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *options)
+
+
+def run_apart(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
+    pytester.makepyfile(test_it=source)
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
 
 
@@ -101,7 +114,7 @@ def test_a_kernel_of_core_ai_called_eagerly_is_its_reference_as_on_a_mac():
 
 
 def test_everything_is_emulated_for_the_whole_session(pytester: pytest.Pytester) -> None:
-    result = run(pytester, EMULATED, *ON)
+    result = run_apart(pytester, EMULATED, *ON)
     result.assert_outcomes(passed=3)
     result.stdout.re_match_lines([r"metalwright: Metal kernels of .*torch.*coreai.* run on the CPU, checked"])
     result.stdout.no_fnmatch_line("*un-skipped*")
@@ -109,7 +122,7 @@ def test_everything_is_emulated_for_the_whole_session(pytester: pytest.Pytester)
 
 
 def test_nothing_is_emulated_without_the_option(pytester: pytest.Pytester) -> None:
-    result = run(pytester, EMULATED, "-p", "metalwright.pytest_plugin")
+    result = run_apart(pytester, EMULATED, "-p", "metalwright.pytest_plugin")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*Backing of kind 'metal' is not supported*"])
     result.stdout.no_fnmatch_line("*metalwright: *")
@@ -127,7 +140,7 @@ def test_it():
 
 
 def test_kernels_are_checked(pytester: pytest.Pytester) -> None:
-    result = run(pytester, OUT_OF_BOUNDS, *ON)
+    result = run_apart(pytester, OUT_OF_BOUNDS, *ON)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*MemoryFault*"])
 
@@ -160,7 +173,7 @@ def test_another_machine_is_refused(pytester: pytest.Pytester) -> None:
 
 def test_a_conftest_may_name_the_plugin(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("pytest_plugins = ['metalwright.pytest_plugin']")
-    result = run(pytester, EMULATED, "--metal=cpu")
+    result = run_apart(pytester, EMULATED, "--metal=cpu")
     result.assert_outcomes(passed=3)
 
 
@@ -394,7 +407,7 @@ def test_without_the_option_all_skips_stay(pytester: pytest.Pytester) -> None:
 
 
 def test_workers_of_xdist_send_what_they_counted(pytester: pytest.Pytester) -> None:
-    result = run(pytester, CALLS + UNITTEST, *UNSKIP, "-n", "2")
+    result = run_apart(pytester, CALLS + UNITTEST, *UNSKIP, "-n", "2")
     result.assert_outcomes(passed=14, skipped=9)
     assert unskipped(result)[0] == 12
 
