@@ -17,10 +17,21 @@ PLUGIN = ("-p", "metalwright.pytest_plugin", "--metal=cpu")
 def outcomes(file: str, *options: str) -> tuple[int, dict[str, int], str]:
     """Run pytest on a file; return its exit code and how many tests ended how."""
     path = HERE / "written_for_a_mac" / file
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "--show-capture=no"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=line",
+        "-p",
+        "no:cacheprovider",
+        "--show-capture=no",
+    ]
     done = subprocess.run([*command, *options, path], capture_output=True, text=True, cwd=HERE.parent.parent)
     last = done.stdout.strip().splitlines()[-1]
-    counts = {word.rstrip("s"): int(number) for number, word in re.findall(r"(\d+) (\w+)", last.split(" in ")[0])}
+    counts = {
+        word.rstrip("s"): int(number) for number, word in re.findall(r"(\d+) (\w+)", last.split(" in ")[0])
+    }
     counts.pop("warning", None)
     return done.returncode, counts, done.stdout + done.stderr
 
