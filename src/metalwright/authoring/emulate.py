@@ -24,9 +24,9 @@ def emulate(
 
     Inside ``with metalwright.emulate():`` a call of a plain ``coreai_torch.TorchMetalKernel`` on CPU tensors runs
     its MSL instead of its reference; under ``torch.export``, ``torch.compile`` and on fake or meta tensors it
-    traces as ever. ``torch.mps.compile_shader`` and MLX's ``mx.fast.metal_kernel`` compile for this CPU, and
-    Core AI's runtime runs artifacts with kernels. It nests, holds for the current thread (or task) only, and ends with the block, also on an error. It decorates functions
-    too: ``@metalwright.emulate()``.
+    traces as ever. ``torch.mps.compile_shader`` and MLX's ``mx.fast.metal_kernel`` compile for this CPU, and Core
+    AI's runtime runs artifacts with kernels. It nests, holds for the current thread (or task) only, and ends with
+    the block, also on an error. It decorates functions too: ``@metalwright.emulate()``.
 
     Args:
         names: What to emulate, for example ``"coreai_torch"``; everything installed by default.
