@@ -18,7 +18,15 @@ import numpy as np
 import pytest
 import torch
 from coreai.authoring import AIModelAsset
-from coreai.runtime import AIModel, InferenceFunctionDescriptor, IntermediateLogger, NDArray, StorageKind
+from coreai.runtime import (
+    AIModel,
+    CompileIdentifiers,
+    InferenceFunctionDescriptor,
+    IntermediateLogger,
+    NDArray,
+    StorageKind,
+)
+from coreai_torch import TorchMetalKernel
 
 import metalwright
 from metalwright import ArgumentError, ArtifactError, CompileError, DispatchError, RefusedSourceError
@@ -229,7 +237,7 @@ def test_an_unknown_function_is_core_ais_error(scaling: Callable[..., AIModelAss
 
 
 def test_a_logger_is_refused(scaling: Callable[..., AIModelAsset]) -> None:
-    logger = IntermediateLogger([], lambda *given: None)
+    logger = IntermediateLogger([CompileIdentifiers(1)], lambda *given: None)
     with (
         metalwright.emulate("coreai"),
         pytest.raises(RuntimeError, match="intermediate_logger is not emulated"),
@@ -302,7 +310,7 @@ def test_a_path_that_is_not_there_is_core_ais_error(tmp_path: Path) -> None:
 
 
 def test_sizes_that_no_gpu_accepts(tmp_path: Path, make: Callable[..., Any]) -> None:
-    kernel = make(metalwright.MetalKernel)
+    kernel = make(TorchMetalKernel)  # it leaves the sizes to the runtime
 
     class Big(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

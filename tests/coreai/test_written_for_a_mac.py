@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-FILES = {"graphs.py": 21, "runtime.py": 15, "threads.py": 12, "values.py": 23}
+FILES = {"graphs.py": 16, "runtime.py": 15, "threads.py": 9, "values.py": 23}
 PLUGIN = ("-p", "metalwright.pytest_plugin", "--metal=cpu")
 
 

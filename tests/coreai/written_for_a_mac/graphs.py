@@ -24,28 +24,28 @@ N = torch.export.Dim("n", min=1, max=4096)
 M = torch.export.Dim("m", min=1, max=4096)
 
 
-@pytest.mark.parametrize("count", [1, 7, 64, 1000])
-def test_a_dynamic_extent(count: int) -> None:
+def test_a_dynamic_extent() -> None:
     kernel = kernel_of("out[gid] = x[gid] * x[gid];", squared)
     model = Calls(lambda x: kernel(x, **sizes((x.shape[0], 1, 1), (32, 1, 1), (x.shape[0],))))
     program = converted(model, (torch.rand(10),), [kernel], dynamic_shapes={"x": {0: N}})
-    x = torch.rand(count)
-    torch.testing.assert_close(run(program, x)["out"], x * x)
+    for count in (1, 7, 1000):
+        x = torch.rand(count)
+        torch.testing.assert_close(run(program, x)["out"], x * x)
 
 
 def squared(x: torch.Tensor) -> torch.Tensor:
     return x * x
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (17, 40)], ids=str)
-def test_two_dynamic_extents(shape: tuple[int, int]) -> None:
+def test_two_dynamic_extents() -> None:
     kernel = kernel_of("out[gid.y, gid.x] = x[gid.x, gid.y];", transposed, params=[GID2])
     model = Calls(
         lambda x: kernel(x, **sizes((x.shape[1], x.shape[0], 1), (8, 8, 1), (x.shape[1], x.shape[0])))
     )
     program = converted(model, (torch.rand(4, 6),), [kernel], dynamic_shapes={"x": {0: N, 1: M}})
-    x = torch.rand(*shape)
-    torch.testing.assert_close(run(program, x)["out"], x.T.contiguous())
+    for shape in ((1, 1), (5, 3), (17, 40)):
+        x = torch.rand(*shape)
+        torch.testing.assert_close(run(program, x)["out"], x.T.contiguous())
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
