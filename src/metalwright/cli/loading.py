@@ -30,7 +30,7 @@ class UserCodeError(MetalwrightError):
 
 @dataclass(frozen=True)
 class Target:
-    """A Python file and the name of one of its attributes, if one was given."""
+    """A file or an artifact, and the name of something in it, if one was given."""
 
     path: Path
     name: str | None
@@ -54,6 +54,14 @@ def parse_target(text: str, suffixes: tuple[str, ...] = (".py",)) -> Target:
     if path.suffix not in suffixes:
         raise TargetError(f"{path} is not a {' or '.join(suffixes)} file (expected {expected})")
     return Target(path.resolve(), name)
+
+
+def parse_artifact(text: str) -> Target | None:
+    """Split ``X.aimodel[:FUNCTION]``; ``None`` if the text is about something else."""
+    front, colon, back = text.rpartition(":")
+    if colon and front.rstrip("/").endswith(".aimodel") and not Path(text).exists():
+        return Target(Path(front), back or None)
+    return Target(Path(text), None) if text.rstrip("/").endswith(".aimodel") else None
 
 
 @functools.cache

@@ -8,18 +8,20 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from metalwright.cli import loading, results, run_shader, shader_options, shapes
+from metalwright.cli import loading, results, run_artifact, run_shader, shader_options, shapes
 from metalwright.cli.output import console
 from metalwright.cli.progress import waiting
 from metalwright.errors import ArgumentError
+
+_INPUT = "give its inputs with --input NAME=FILE"
 
 
 def run(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="FILE.py[:NAME] or FILE.metal[:KERNEL]",
-            help="A kernel or nn.Module, or every kernel of a file; a kernel of a .metal file.",
+            metavar="FILE.py[:NAME] or FILE.metal[:KERNEL] or X.aimodel[:FUNCTION]",
+            help="A kernel or nn.Module, or every kernel of a file; a kernel of a .metal file; an artifact.",
         ),
     ],
     shape: shapes.Shapes = None,
@@ -39,16 +41,32 @@ def run(
     define: shader_options.Defines = None,
     constant: shader_options.Constants = None,
     recursion: shader_options.Recursion = None,
+    inputs: run_artifact.Inputs = None,
+    output: run_artifact.Outputs = None,
+    checked: run_artifact.Checked = False,
+    trace: run_artifact.Traced = False,
+    dump: run_artifact.DumpTo = None,
 ) -> None:
     """Execute the MSL and print results, times and what the kernel logs, without judging them.
 
     A kernel runs on its own cases, or on inputs from --shape and --dtype. An nn.Module runs on its example_args;
     every Metal kernel it calls executes its MSL, also one written for a Mac with coreai_torch. A kernel of a
-    .metal file runs once, on the buffers given with --arg.
+    .metal file runs once, on the buffers given with --arg. An .aimodel runs as it ships, its embedded MSL included,
+    on the inputs given with --input; there, --shape 7,64 or --shape NAME=7,64 is the size of random inputs.
     """
+    shipped = run_artifact.Options(inputs, output, checked, trace, dump)
     dispatch = run_shader.Dispatch(
         arg, threads, group, threadgroup_memory, include, define, constant, recursion
     )
+    if artifact := loading.parse_artifact(target):
+        if dispatch.given or dtype or case:
+            raise ArgumentError(
+                f"{artifact.path.name}: an artifact takes no --arg, --dtype, --case and the like: {_INPUT}"
+            )
+        run_artifact.run(artifact, shipped, shape, seed, math, not unchecked, everything)
+        return
+    if shipped.given:
+        raise ArgumentError("--input, --output, --checked, --trace and --dump are for .aimodel artifacts")
     where = loading.parse_target(target, (".py", ".metal"))
     if where.path.suffix == ".metal":
         if shape or dtype or case:

@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from metalwright.cli import tensors
 from metalwright.errors import ArgumentError
 
 HELP = (
-    "One buffer, in the order of buffer indices; repeatable. A number, a list of numbers (1,2,3), a file (.npy, .pt), "
-    "or a tensor: TYPE[SHAPE]=CONTENT, where CONTENT is a number, arange, or random[:SEED]; float[4,8]=0."
+    "One buffer, in the order of buffer indices; repeatable. A number, a list of numbers (1,2,3), a file (.npy, .pt, "
+    ".safetensors), or a tensor: TYPE[SHAPE]=CONTENT, where CONTENT is a number, arange, or random[:SEED]; "
+    "float[4,8]=0."
 )
 _TENSOR = re.compile(r"(?P<type>[\w.]+)\[(?P<shape>[\d,x ]*)\](?:=(?P<content>.*))?$")
 
@@ -24,8 +26,8 @@ def parse(text: str) -> Any:
     """
     if match := _TENSOR.match(text):
         return _tensor(text, match["type"], match["shape"], match["content"] or "0")
-    if text.endswith((".npy", ".pt")):
-        return _file(text)
+    if text.endswith(tensors.SUFFIXES):
+        return tensors.read(f"--arg {text}", Path(text))
     values = [_number(text, part) for part in text.split(",")]
     return values if len(values) > 1 else values[0]
 
@@ -52,7 +54,7 @@ def _tensor(text: str, dtype_name: str, shape: str, content: str) -> Any:
     if word == "arange":
         return torch.arange(math.prod(extents)).reshape(extents).to(dtype)
     if word == "random":
-        return _random(extents, dtype, int(_number(text, seed or "0")))
+        return tensors.draw(extents, dtype, int(_number(text, seed or "0")))
     value = _number(text, content)
     if not dtype.is_floating_point and isinstance(value, float):
         raise ArgumentError(f"--arg {text}: {content} is not a whole number")
@@ -71,28 +73,3 @@ def _check_memory(text: str, extents: tuple[int, ...], dtype: Any) -> None:
         raise ArgumentError(
             f"--arg {text}: a tensor of {math.prod(extents)} elements is too large for this machine"
         ) from error
-
-
-def _random(extents: tuple[int, ...], dtype: Any, seed: int) -> Any:
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    if dtype.is_floating_point:
-        return torch.randn(extents, generator=generator).to(dtype)
-    high = 2 if dtype == torch.bool else 100
-    return torch.randint(0, high, extents, generator=generator).to(dtype)
-
-
-def _file(text: str) -> Any:
-    import numpy as np
-    import torch
-
-    try:
-        if text.endswith(".npy"):
-            return torch.from_numpy(np.load(text, allow_pickle=False))
-        loaded = torch.load(text, weights_only=True)
-    except Exception as error:
-        raise ArgumentError(f"--arg {text}: {Path(text).name} cannot be read: {error}") from error
-    if not isinstance(loaded, torch.Tensor):
-        raise ArgumentError(f"--arg {text}: expected a tensor in the file, got {type(loaded).__name__}")
-    return loaded.contiguous()
