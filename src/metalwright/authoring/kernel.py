@@ -10,7 +10,7 @@ from coreai.authoring import MetalParameter
 from coreai_torch import TorchMetalKernel
 from torch._library.custom_ops import OPDEFS, CustomOpDef
 
-from metalwright.authoring import definition, preview, run, tracing, validation
+from metalwright.authoring import definition, preview, references, run, tracing, validation
 from metalwright.errors import KernelDefinitionError
 
 NAMESPACE = "coreai_metal_kernels"
@@ -118,7 +118,7 @@ class MetalKernel(TorchMetalKernel):
         """
         if not tracing.in_dynamo():
             if not tracing.is_traced(args) and not tracing.is_observed():
-                return run.call(self, args, threads_per_grid, threads_per_thread_group, result_shapes)
+                return self._execute(args, threads_per_grid, threads_per_thread_group, result_shapes)
             return self._traced(args, threads_per_grid, threads_per_thread_group, result_shapes)
         return super().__call__(
             *args,
@@ -165,10 +165,15 @@ class MetalKernel(TorchMetalKernel):
         def executed(*operands: Any) -> Any:
             count = len(self.input_names)
             grid, group, *shapes = (operand.tolist() for operand in operands[count:])
-            return run.call(self, operands[:count], grid, group, shapes)
+            return self._execute(operands[:count], grid, group, shapes)
 
         operator.register_kernel("cpu", executed)
         return operator
+
+    def _execute(self, args: tuple[Any, ...], grid: Any, group: Any, shapes: Any) -> Any:
+        if (note := references.wanted()) is not None:
+            return references.run(self, args, note)
+        return run.call(self, args, grid, group, shapes)
 
     def _traced(
         self,

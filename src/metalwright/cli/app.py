@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from metalwright.cli import cache, check, compile, demo, doctor, export, inspect, run, source
+from metalwright.cli import cache, check, compile, demo, doctor, export, inspect, run, source, verify
 
 app = typer.Typer(
     help="Write a Metal kernel in Python, run its MSL here, prove it against PyTorch, ship it in a Core AI artifact.",
@@ -39,6 +39,7 @@ app.command()(check.check)
 app.command("compile")(compile.compile_)
 app.command()(export.export)
 app.command()(inspect.inspect)
+app.command()(verify.verify)
 app.command()(source.source)
 app.command()(doctor.doctor)
 app.add_typer(cache.app, name="cache")

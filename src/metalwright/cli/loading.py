@@ -64,6 +64,22 @@ def parse_artifact(text: str) -> Target | None:
     return Target(Path(text), None) if text.rstrip("/").endswith(".aimodel") else None
 
 
+def function_of(target: Target, names: list[str]) -> str:
+    """Return the function of an artifact that a target names; by default ``main``, or the only one.
+
+    Raises:
+        TargetError: there is none, or there are several and none is named.
+    """
+    listed = ", ".join(names) or "none"
+    if target.name is None:
+        if "main" in names or len(names) == 1:
+            return "main" if "main" in names else names[0]
+        raise TargetError(f"{target.path}: name the function, as X.aimodel:FUNCTION; it has {listed}")
+    if target.name not in names:
+        raise TargetError(f"{target.path}: has no function {target.name!r}; it has {listed}")
+    return target.name
+
+
 @functools.cache
 def load(path: Path) -> ModuleType:
     """Import a file by its path, once, with its folder on ``sys.path`` as if it were run.

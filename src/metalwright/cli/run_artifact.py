@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from metalwright.cli import artifact_inputs, results, tensors
+from metalwright.cli import artifact_inputs, loading, results, tensors
 from metalwright.cli.dump import Dump
 from metalwright.cli.loading import Target
 from metalwright.cli.output import console, show_error
@@ -83,7 +83,7 @@ def run(
     with waiting(f"loading {target.path.name}"):
         model = coreai.load(target.path, checked=bounds, math_mode=math or "safe")
     loaded = time.perf_counter() - began
-    function = model.functions[_choose(target, list(model.functions))]
+    function = model.functions[loading.function_of(target, list(model.functions))]
     outputs = _destinations(function, options.outputs)
     given = artifact_inputs.gather(function, options.inputs, sizes, seed)
     model.reset(given.states)
@@ -121,19 +121,6 @@ def run(
         tensors.write(f"--output {names[0]}={path}", path, values)
     if options.checked and reruns.show(screen):
         raise typer.Exit(1)
-
-
-def _choose(target: Target, names: list[str]) -> str:
-    listed = ", ".join(names) or "none"
-    if target.name is None:
-        if "main" in names or len(names) == 1:
-            return "main" if "main" in names else names[0]
-        raise ArgumentError(
-            f"{target.path}: name the function to run, as X.aimodel:FUNCTION; it has {listed}"
-        )
-    if target.name not in names:
-        raise ArgumentError(f"{target.path}: has no function {target.name!r}; it has {listed}")
-    return target.name
 
 
 def _destinations(function: Any, given: list[str] | None) -> dict[Path, list[str]]:

@@ -210,10 +210,7 @@ def _array(where: str, value: Any, info: TensorInfo | None) -> np.ndarray:
 
 
 def _result(array: np.ndarray, as_array: bool) -> Any:
+    if not as_array:
+        return arrays.tensor(array)
     # memory of the interpreter's is handed out read-only
-    array = array if array.flags.writeable else array.copy()
-    if as_array:
-        return array
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    return array if array.flags.writeable else array.copy()
