@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from metalwright.cli import cache, check, compile, demo, doctor, export, inspect, run, source, verify
+from metalwright.cli import cache, check, compile, demo, diff, doctor, export, inspect, run, source, verify
 
 app = typer.Typer(
     help="Write a Metal kernel in Python, run its MSL here, prove it against PyTorch, ship it in a Core AI artifact.",
@@ -40,6 +40,7 @@ app.command("compile")(compile.compile_)
 app.command()(export.export)
 app.command()(inspect.inspect)
 app.command()(verify.verify)
+app.command()(diff.diff)
 app.command()(source.source)
 app.command()(doctor.doctor)
 app.add_typer(cache.app, name="cache")

@@ -1,15 +1,16 @@
-"""``metalwright cache``: the compiled kernels on disk."""
+"""``metalwright cache``: the compiled kernels and artifacts on disk."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, Any
 
 import typer
 
 from metalwright.cli.output import console, readable_size, show_json
 
-app = typer.Typer(help="Show or clear the disk cache of compiled kernels.", invoke_without_command=True)
+app = typer.Typer(help="Show or clear what is compiled and kept on disk.", invoke_without_command=True)
 
 
 @app.callback()
@@ -17,25 +18,37 @@ def show(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Show or clear the disk cache of compiled kernels."""
+    """Show or clear the compiled kernels and artifacts that are kept on disk."""
     if context.invoked_subcommand is not None:
         return
-    from metalwright.engine import cache
-
-    stats = cache.stats()
+    kernels, artifacts = (part.stats() for part in _parts())
     if as_json:
-        show_json({**dataclasses.asdict(stats), "path": str(stats.path)})
+        # the kernels' numbers stand at the top, as before there were artifacts
+        show_json({**_plain(kernels), "artifacts": _plain(artifacts)})
         return
     screen = console()
-    screen.print(f"path     {stats.path}")
-    screen.print(f"entries  {stats.entries}")
-    screen.print(f"size     {readable_size(stats.bytes)} of at most {readable_size(stats.limit)}")
+    for what, stats in (("kernels", kernels), ("artifacts", artifacts)):
+        screen.print(what)
+        screen.print(f"  path     {stats.path}")
+        screen.print(f"  entries  {stats.entries}")
+        screen.print(f"  size     {readable_size(stats.bytes)} of at most {readable_size(stats.limit)}")
 
 
 @app.command()
 def clear() -> None:
-    """Delete every compiled kernel; the next run compiles again."""
+    """Delete every compiled kernel and artifact; the next run compiles again."""
+    kernels, artifacts = _parts()
+    for what, part in (("kernels", kernels), ("artifacts", artifacts)):
+        folder, removed = part.folder(), part.clear()
+        console().print(f"removed {removed} {'entry' if removed == 1 else 'entries'} ({what}) from {folder}")
+
+
+def _parts() -> tuple[ModuleType, ModuleType]:
+    from metalwright.coreai import compiled
     from metalwright.engine import cache
 
-    removed = cache.clear()
-    console().print(f"removed {removed} {'entry' if removed == 1 else 'entries'} from {cache.folder()}")
+    return cache, compiled
+
+
+def _plain(stats: Any) -> dict[str, Any]:
+    return {**dataclasses.asdict(stats), "path": str(stats.path)}
