@@ -244,14 +244,20 @@ def test_doctor_says_what_is_missing(command, monkeypatch):
 
 def test_the_cache_is_shown_and_cleared(command, kernels, tmp_path, monkeypatch):
     monkeypatch.setenv("METALWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    command("export", f"{kernels()}:module", tmp_path / "model.aimodel", "--static")
+    assert command("run", tmp_path / "model.aimodel").code == 0
     assert command("run", kernels(), "--case", "1").code == 0
     shown = command("cache")
     assert shown.code == 0 and str(tmp_path / "cache") in shown.out
-    entries = json.loads(command("cache", "--json").out)["entries"]
-    assert entries > 0
+    plain = json.loads(command("cache", "--json").out)
+    entries = plain["entries"]
+    assert entries > 0 and plain["artifacts"]["entries"] == 1 and plain["artifacts"]["bytes"] > 0
+    assert plain["artifacts"]["path"] in shown.out
     done = command("cache", "clear")
     assert done.code == 0 and f"removed {entries} entr" in done.out
-    assert json.loads(command("cache", "--json").out)["entries"] == 0
+    assert "removed 1 entry (artifacts)" in done.out
+    plain = json.loads(command("cache", "--json").out)
+    assert plain["entries"] == plain["artifacts"]["entries"] == 0
 
 
 def test_the_demo_ends_with_its_table(command, tmp_path):

@@ -62,7 +62,7 @@ def _from_numpy(path: Path) -> Any:
 
 
 def _choose(where: str, path: Path, loaded: Mapping[str, Any], name: str | None) -> Any:
-    if name in loaded:
+    if name is not None and name in loaded:
         return loaded[name]
     if len(loaded) == 1:
         return next(iter(loaded.values()))

@@ -48,7 +48,8 @@ def problems(run: KernelRun) -> list[ResultProblem]:
     found = []
     for name, first, second, shadow in zip(run.kernel.results, run.results, again, shadows, strict=True):
         unwritten = ~_by_element(shadow, first).all(axis=1)
-        different = (_by_element(first, first) != _by_element(second, first)).any(axis=1) & ~unwritten
+        pair = _by_element(first, first), _by_element(second, first)
+        different = np.any(np.not_equal(*pair), axis=1) & ~unwritten
         if different.any() or unwritten.any():
             found.append(
                 ResultProblem(
