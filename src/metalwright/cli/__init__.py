@@ -16,7 +16,8 @@ _WARNINGS_OF_OTHERS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done, and everything is right. 1: a kernel is wrong, or the doctor found something missing. 2: the command
+    0: done, and everything is right. 1: a kernel is wrong, artifacts differ, or the doctor found something missing.
+    2: the command
     could not be carried out; the reason is on standard error.
     """
     for message in _WARNINGS_OF_OTHERS:

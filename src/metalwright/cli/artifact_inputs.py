@@ -35,6 +35,12 @@ def gather(function: Any, options: Sequence[str] | None, sizes: Sequence[str] | 
         if name not in infos and name not in states:
             has = ", ".join([*infos, *(f"{state} (a state)" for state in states)]) or "none"
             raise ArgumentError(f"--input {name}: function {function.name!r} has no such input; it has {has}")
+    for name, info in states.items():
+        if "?" in info.shape and name not in texts:
+            raise ArgumentError(
+                f"state {name!r} of function {function.name!r} has shape [{', '.join(map(str, info.shape))}], so it "
+                f"cannot begin as zeros: give it with --input {name}=FILE"
+            )
     shape_of = _Shapes(function, sizes)
     drawn: dict[str, int] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def _by_element(values: np.ndarray, like: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(like.size, like.itemsize)
 
 
-def _first(mask: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _first(mask: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     if not mask.any():
         return None
     return tuple(int(index) for index in np.unravel_index(int(mask.argmax()), shape))
