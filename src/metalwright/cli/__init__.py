@@ -17,8 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     0: done, and everything is right. 1: a kernel is wrong, artifacts differ, or the doctor found something missing.
-    2: the command
-    could not be carried out; the reason is on standard error.
+    2: the command could not be carried out; the reason is on standard error.
     """
     for message in _WARNINGS_OF_OTHERS:
         warnings.filterwarnings("ignore", message=message)
