@@ -55,8 +55,8 @@ def artifact(tmp_path: Path):
 
 
 def test_the_same_model_exported_twice(command, artifact):
-    first, second = artifact("a", one, two), artifact("b", one, two)
-    names = [kernel.name for path in (first, second) for kernel in coreai.inspect(path).kernels]
+    first, second = artifact("a", one, two), artifact("b", kernel("diff_one"), kernel("diff_two"))
+    names = [used.name for path in (first, second) for used in coreai.inspect(path).kernels]
     assert len(set(names)) == 4, "the suffixes are random"
     done = command("diff", first, second)
     assert (done.code, done.out) == (0, "the functions and kernels are the same\n")
