@@ -145,7 +145,7 @@ def test_a_kernel_that_faults_is_pointed_out(command, artifact, models, tmp_path
 def test_states(command, artifact, models):
     done = command("verify", artifact("Remembers"), "--against", f"{models}:Remembers", "--runs", "2")
     assert done.code == 0, done.out + done.err
-    assert done.out.count("state b_total") == 2
+    assert done.out.count("state b_total") == done.out.count("output mul") == 2
 
 
 def test_an_artifact_whose_other_operations_differ(command, artifact, models):

@@ -93,7 +93,9 @@ def write(where: str, path: Path, values: Mapping[str, Any]) -> None:
             torch.save(value, path)
         else:
             _to_numpy(where, path, value)
-    except OSError as error:
+    except ArgumentError:
+        raise
+    except Exception as error:
         raise ArgumentError(f"{where}: {path} cannot be written: {error}") from error
 
 

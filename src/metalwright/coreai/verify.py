@@ -90,7 +90,8 @@ def verify(
     _check_count(target, "inputs", [info.name for info in target.inputs], len(tensors))
     inputs = {info.name: tensor.clone() for info, tensor in zip(target.inputs, tensors, strict=True)}
     with _restoring(module) as saved, references.instead_of_msl(calls.note), torch.no_grad():
-        made = pytree.tree_leaves(module(*args))
+        # copies: what is returned may be a state
+        made = [leaf.clone() for leaf in pytree.tree_leaves(module(*args)) if isinstance(leaf, torch.Tensor)]
         changed = [name for name, value in module.named_buffers() if _changed(value, saved.get(name))]
         after = [module.get_buffer(name).clone() for name in changed]
     _check_count(target, "outputs", [info.name for info in target.outputs], len(made))
@@ -108,7 +109,8 @@ def verify(
         launches.append(Launch(len(launches) + 1, names.plain(fault.kernel), problem=str(fault), fault=True))
         return Verification((), tuple(launches))
     outputs = [
-        _error(name, value, wanted, rtol) for (name, value), wanted in zip(got.items(), made, strict=True)
+        _error(f"output {name}", value, wanted, rtol)
+        for (name, value), wanted in zip(got.items(), made, strict=True)
     ]
     outputs += [
         _error(f"state {info.name}", model.state(info.name), wanted, rtol)
