@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from metalwright.coreai import elements
 from metalwright.coreai.plan import TensorType
@@ -47,14 +46,6 @@ def writable(native: Any) -> np.ndarray:
     memory: Any = (ctypes.c_uint8 * values.nbytes).from_address(values.ctypes.data)
     memory._keeps = native
     return np.frombuffer(memory, values.dtype).reshape(values.shape)
-
-
-def tensor(array: np.ndarray) -> torch.Tensor:
-    """Return an array as a tensor on its memory, or on a copy if it is read-only."""
-    array = array if array.flags.writeable else array.copy()
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
 
 
 class Allocator:

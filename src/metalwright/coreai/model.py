@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from metalwright.authoring import definition, dtypes
-from metalwright.coreai import arrays, elements, interpreter
+from metalwright.coreai import arrays, elements, interpreter, tensors
 from metalwright.coreai.artifact import TensorInfo
 from metalwright.coreai.execute import Observer, Value
 from metalwright.coreai.program import Function, check_tensor, prepare
@@ -211,6 +211,6 @@ def _array(where: str, value: Any, info: TensorInfo | None) -> np.ndarray:
 
 def _result(array: np.ndarray, as_array: bool) -> Any:
     if not as_array:
-        return arrays.tensor(array)
+        return tensors.tensor(array)
     # memory of the interpreter's is handed out read-only
     return array if array.flags.writeable else array.copy()

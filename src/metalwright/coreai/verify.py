@@ -14,7 +14,7 @@ from coreai_torch import TorchMetalKernel
 from torch.utils import _pytree as pytree
 
 from metalwright.authoring import reference, references
-from metalwright.coreai import arrays, distance, names
+from metalwright.coreai import distance, names, tensors
 from metalwright.coreai.execute import KernelRun, SegmentRun
 from metalwright.coreai.model import Model, ModelFunction
 from metalwright.errors import ArgumentError, KernelFault
@@ -191,7 +191,7 @@ class _Call:
     def reference(self, operands: Sequence[np.ndarray]) -> list[torch.Tensor]:
         """Run the reference on the tensors of a launch, which has 32-bit integers for the module's 64-bit ones."""
         inputs = [
-            arrays.tensor(operand.copy()).to(value.dtype) if isinstance(value, _Tensor) else value
+            tensors.tensor(operand.copy()).to(value.dtype) if isinstance(value, _Tensor) else value
             for value, operand in zip(self.inputs, operands, strict=True)
         ]
         with torch.no_grad():
@@ -244,7 +244,7 @@ def _judge(number: int, run: KernelRun, calls: _Calls, rtol: float | None) -> La
             problem=f"the reference gives {len(made)} results, the artifact's kernel has {len(run.results)}",
         )  # fmt: skip
     results = [
-        _error(result, arrays.tensor(values.copy()), wanted, rtol)
+        _error(result, tensors.tensor(values.copy()), wanted, rtol)
         for result, values, wanted in zip(run.kernel.results, run.results, made, strict=True)
     ]
     return Launch(number, name, tuple(results))
