@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -340,3 +342,30 @@ def test_old_parts_go_first_when_the_folder_is_full(tmp_path: Path, monkeypatch:
         )
         assert load(path)(x=X)["y"].tolist() == (number * X).tolist()
         assert compiled.stats().entries == 1
+
+
+SLOW_HANDOVER = """
+import asyncio, sys, time
+import numpy as np
+from metalwright import coreai
+
+class Slow(asyncio.SelectorEventLoop):
+    def _write_to_self(self):
+        super()._write_to_self()
+        time.sleep(0.05)  # without Python's lock, as where the system runs something else first
+
+asyncio.new_event_loop = Slow
+print(coreai.load(sys.argv[1])(x=np.ones(4, np.float32))["y"])
+"""
+
+
+def test_a_process_may_end_right_after_a_call(tmp_path: Path) -> None:
+    """A thread of Core AI's that Python stopped while it handed its result over would abort the process."""
+    path = save(
+        tmp_path / "m.aimodel",
+        lambda: one("main", {"x": vector()}, {"y": vector()}, lambda x: [coreai.add(doubled(x), x)]),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", SLOW_HANDOVER, path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[3. 3. 3. 3.]\n"), done.stderr

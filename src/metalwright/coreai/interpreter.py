@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib
+import sys
 import threading
+import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 _PROGRAM = "main-universal.odix"
 # the interpreter takes a folder for a compiled model by its name
 SUFFIX = ".aimodelx"
+
+_EXIT_PATIENCE_SECONDS = 2.0
 
 T = TypeVar("T")
 
@@ -83,3 +89,23 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return _own.loop.run_until_complete(work)
     with ThreadPoolExecutor(1) as other:
         return other.submit(asyncio.run, work).result()
+
+
+def _let_threads_return() -> None:
+    """Wait, before Python ends, for the interpreter's threads that still hand a result over.
+
+    Such a thread calls ``call_soon_threadsafe``, gives up Python's lock to wake this thread, and needs the lock once
+    more. Python ends threads that ask for it too late, which Swift code does not survive: the process would abort.
+    """
+    patience = time.monotonic() + _EXIT_PATIENCE_SECONDS
+    while any(map(_hands_over, sys._current_frames().values())) and time.monotonic() < patience:
+        time.sleep(0.001)
+
+
+def _hands_over(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "call_soon_threadsafe":
+        frame = frame.f_back
+    return frame is not None
+
+
+atexit.register(_let_threads_return)

@@ -24,8 +24,9 @@ from metalwright.engine.types import (
 )
 from metalwright.errors import ArgumentError, KernelFault, KernelTimeout
 
-# fewer threads than this are done before another OS thread has woken up
+# fewer threads than this are done before another OS thread has woken up; a fiber costs ten times a plain thread
 _THREADS_WORTH_A_WORKER = 16_384
+_FIBERS_WORTH_A_WORKER = 2_048
 _CHUNKS_PER_WORKER = 16
 _BUFFER_KINDS = ("tensor", "pointer", "reference")
 _LOG_BYTES = 1 << 20
@@ -131,7 +132,8 @@ class Program:
         lines = ctypes.create_string_buffer(_LOG_BYTES) if self._logs else None
         if lines is not None:
             launch.log, launch.log_bytes = ctypes.addressof(lines), _LOG_BYTES
-        count = min(most_workers, total, max(1, threads // _THREADS_WORTH_A_WORKER))
+        worth = _FIBERS_WORTH_A_WORKER if self._build.uses_fibers else _THREADS_WORTH_A_WORKER
+        count = min(most_workers, total, max(1, threads // worth))
         launch.group_chunk = max(1, total // (count * _CHUNKS_PER_WORKER)) if count > 1 else total
         per_group = min(group[0], grid[0]) * min(group[1], grid[1]) * min(group[2], grid[2])
         deadline = None if timeout is None else time.monotonic() + timeout
