@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metalwright.coreai import arrays, elements
+from metalwright.coreai import arrays, elements, interpreter
 from metalwright.coreai.kernels import EmbeddedKernel
 from metalwright.coreai.plan import (
     Body,
@@ -33,11 +33,12 @@ from metalwright.errors import ArtifactError
 class Value:
     """A tensor on its way: as NumPy sees it, as Core AI's interpreter does, or both, in one memory where it can be."""
 
-    __slots__ = ("_array", "_native")
+    __slots__ = ("_array", "_native", "_shared")
 
     def __init__(self, *, array: np.ndarray | None = None, native: Any = None) -> None:
         self._array = array
         self._native = native
+        self._shared = False
 
     @property
     def array(self) -> np.ndarray:
@@ -54,10 +55,19 @@ class Value:
             self._array = None
         return self._native
 
+    def share(self) -> None:
+        """Let the value have more than one name."""
+        self._shared = True
+
+    def release(self, workspace: arrays.Workspace) -> None:
+        """Give the memory back, unless the value has another name; by this one it is not asked for again."""
+        if not self._shared:
+            workspace.release(self._native)
+
 
 @dataclass(frozen=True)
 class SegmentRun:
-    """Plain operations that the interpreter has run; the tensors are its arrays."""
+    """Plain operations that the interpreter has run; the tensors are its arrays, valid until the next step."""
 
     operations: tuple[str, ...]
     inputs: tuple[Any, ...]
@@ -103,14 +113,19 @@ class Executor:
         # what the interpreter will ask for is made in its memory at once
         self._for_interpreter = _for_interpreter(body)
         self._last_uses: dict[int, tuple[tuple[int, ...], ...]] = {}
+        # what the last call worked in; two calls at once each have their own
+        self._spare: list[arrays.Spare] = []
 
     async def run(
         self, inputs: Sequence[Value], states: Sequence[Value], observer: Observer | None
     ) -> tuple[list[Value], list[Value]]:
         """Return the results, and what the states are afterwards."""
-        run = _Run(self, list(states), observer)
+        spare = self._spare
+        workspace = arrays.Workspace(self._allocator.descriptors, spare.pop() if spare else {})
+        run = _Run(self, list(states), observer, workspace)
         run.values.update(zip(self._body.arguments, inputs, strict=True))
         await run.body(self._body)
+        spare[:] = [workspace.released]
         return [run.value(number) for number in self._body.results], run.states
 
     def last_uses(self, body: Body) -> tuple[tuple[int, ...], ...]:
@@ -133,11 +148,18 @@ class _Native:
 class _Run:
     """One call."""
 
-    def __init__(self, executor: Executor, states: list[Value], observer: Observer | None) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        states: list[Value],
+        observer: Observer | None,
+        workspace: arrays.Workspace,
+    ) -> None:
         self.values: dict[int, Value] = {}
         self.states = states
         self._executor = executor
         self._observer = observer
+        self._workspace = workspace
 
     def value(self, number: int) -> Value:
         found = self.values.get(number)
@@ -147,7 +169,8 @@ class _Run:
         for step, done in zip(body.steps, self._executor.last_uses(body), strict=True):
             await self._step(step)
             for number in done:
-                self.values.pop(number, None)
+                if (value := self.values.pop(number, None)) is not None:
+                    value.release(self._workspace)
 
     async def _step(self, step: Step) -> None:
         match step:
@@ -164,10 +187,13 @@ class _Run:
             case Read():
                 self.values[step.result] = self.states[step.state]
             case Write():
-                self.states[step.state] = self.value(step.value)
+                self.states[step.state] = value = self.value(step.value)
+                value.share()
 
     def _hand_on(self, to: Sequence[int], values: Sequence[int]) -> None:
         handed = [self.value(number) for number in values]
+        for value in handed:
+            value.share()
         self.values.update(zip(to, handed, strict=True))
 
     async def _loop(self, loop: Loop) -> None:
@@ -186,18 +212,19 @@ class _Run:
         executor = self._executor
         native = executor._segments[segment.function]
         given = {
-            name: self.value(number).native(executor._allocator)
+            name: self.value(number).native(self._workspace)
             for name, number in zip(native.inputs, segment.inputs, strict=True)
         }
         began = time.perf_counter()
         try:
-            made = await native.function(inputs=given, state={})
+            made = await interpreter.call(native.function, given, {})
         except Exception as error:
             operations = ", ".join(dict.fromkeys(segment.operations))
             raise ArtifactError(
                 f"function {executor._name!r}: Core AI's interpreter cannot run {operations}: {error}"
             ) from error
         seconds = time.perf_counter() - began
+        self._workspace.give_up(given.values(), (made[name] for name in native.outputs))
         for name, number in zip(native.outputs, segment.outputs, strict=True):
             self.values[number] = Value(native=made[name])
         if self._observer is not None:
@@ -215,7 +242,7 @@ class _Run:
             shape = kernel.result_shape(index, self.value(shape_of).array)
             element = kernel.text.results[index].dtype
             if number in executor._for_interpreter:
-                native = executor._allocator.make(element, shape)
+                native = self._workspace.make(element, shape)
                 results.append(arrays.writable(native))
                 self.values[number] = Value(native=native)
             else:

@@ -8,7 +8,7 @@ import importlib
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
@@ -66,6 +66,15 @@ def load(folder: Path) -> Any:
         return await _AIModel.load(path=folder)
 
     return run(read())
+
+
+async def call(function: Any, inputs: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Call a function of the interpreter's; arrays are ``coreai.runtime._NDArray``."""
+    results = await function(inputs=dict(inputs), state=dict(state))
+    made = dict(results)
+    # the interpreter never lets go of the dict that it returns, and so of every array in it (coreai-core 1.0.0b3)
+    results.clear()
+    return made
 
 
 class _Loop(threading.local):

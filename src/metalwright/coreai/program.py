@@ -118,13 +118,15 @@ class Function:
                 check_tensor(f"function {self.name!r}: {kind} {info.name!r}", info, value.array)
         if self._body is None:
             natives = {name: value.native(self._program.allocator) for name, value in inputs.items()}
-            made = await self._whole(inputs=natives, state=dict(state))
+            made = await interpreter.call(self._whole, natives, state)
             return {info.name: Value(native=made[info.name]) for info in self.outputs}
+        # now: the memory that an input is copied to is used again during the run
+        given, kept = ([value.array for value in values] for values in (taken, held))
         results, states = await self._executor.run(taken, held, observer)
-        outputs = [_apart(value, [*taken, *held]) for value in results]
+        outputs = [_apart(value, [*given, *kept]) for value in results]
         # a new value may lie in the memory of another state
         new = [
-            value if value is old else _apart(value, held) for value, old in zip(states, held, strict=True)
+            value if value is old else _apart(value, kept) for value, old in zip(states, held, strict=True)
         ]
         for info, value, old in zip(self.states, new, held, strict=True):
             if value is not old and value.array.nbytes:
@@ -132,9 +134,9 @@ class Function:
         return {info.name: value for info, value in zip(self.outputs, outputs, strict=True)}
 
 
-def _apart(value: Value, others: Sequence[Value]) -> Value:
+def _apart(value: Value, others: Sequence[np.ndarray]) -> Value:
     """Return a value that shares no memory with others, which will be written to."""
-    if any(np.may_share_memory(value.array, other.array) for other in others):
+    if any(np.may_share_memory(value.array, other) for other in others):
         return Value(array=value.array.copy())
     return value
 
