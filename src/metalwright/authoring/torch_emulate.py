@@ -6,21 +6,18 @@ the context (thread or task) that began it; in any other, the functions do what 
 
 from __future__ import annotations
 
-import functools
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 import torch.mps
 
-from metalwright.authoring import shader
+from metalwright.authoring import replacing, shader
 from metalwright.authoring.registry import Options, Target, register
+from metalwright.authoring.replacing import Replacement, Replacing
 from metalwright.engine import KernelSignature
 from metalwright.errors import (
     ArgumentError,
@@ -31,11 +28,6 @@ from metalwright.errors import (
     UnsupportedFeatureError,
 )
 from metalwright.msl import Library
-
-_active: ContextVar[tuple[Options, ...]] = ContextVar("metalwright_mps", default=())
-_lock = threading.Lock()
-_begun = 0
-_ABSENT = object()
 
 
 class ShaderSyntaxError(CompileError, SyntaxError):
@@ -131,77 +123,28 @@ def _as_pytorch_raises() -> Iterator[None]:
 def _called_from() -> str:
     """Return a name for a source: the place in Python that compiles it."""
     frame: Any = sys._getframe(1)
-    hidden = {__file__, torch.mps.__file__}
+    hidden = {__file__, replacing.__file__, torch.mps.__file__}
     while frame is not None and frame.f_code.co_filename in hidden:
         frame = frame.f_back
     return f"<shader at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}>" if frame else "<shader>"
 
 
-def _compile_shader(options: Options, source: str) -> EmulatedLibrary:
+def _compile_shader(options: Options, original: Any, source: str) -> EmulatedLibrary:
     return compile_shader(source, options, _called_from())
 
 
-def _synchronize(options: Options) -> None:
+def _synchronize(options: Options, original: Any) -> None:
     """Return at once: a kernel has written its results when its call returns."""
 
 
-# the last serves code that took `from torch.mps import compile_shader` before: it looks there for the compiler
-_REPLACED: tuple[tuple[ModuleType, str, Callable[..., Any]], ...] = (
-    (torch.mps, "compile_shader", _compile_shader),
-    (torch.mps, "synchronize", _synchronize),
-    (torch._C, "_mps_compileShader", _compile_shader),
+_NO_MPS = "MPS is not available"
+_replacing = Replacing(
+    "torch",
+    lambda: (
+        Replacement(torch.mps, "compile_shader", _compile_shader),
+        Replacement(torch.mps, "synchronize", _synchronize),
+        # for code that took `from torch.mps import compile_shader` before: it looks here for the compiler
+        Replacement(torch._C, "_mps_compileShader", _compile_shader, absent=_NO_MPS),
+    ),
 )
-_originals: dict[tuple[str, str], Any] = {}
-
-
-def begin(options: Options) -> None:
-    """Emulate in this context, before what is emulated there already."""
-    global _begun
-    with _lock:
-        if _begun == 0:
-            for owner, name, replacement in _REPLACED:
-                current = getattr(owner, name, _ABSENT)
-                if getattr(current, "_metalwright", False):
-                    continue  # it stayed, because somebody had patched on top of it
-                _originals[owner.__name__, name] = current
-                setattr(owner, name, _dispatching(current, replacement))
-        _begun += 1
-    _active.set((*_active.get(), options))
-
-
-def end(options: Options) -> None:
-    """Undo the latest :func:`begin` with these options in this context."""
-    global _begun
-    active = list(_active.get())
-    last = len(active) - 1 - active[::-1].index(options)
-    _active.set((*active[:last], *active[last + 1 :]))
-    with _lock:
-        _begun -= 1
-        if _begun:
-            return
-        for owner, name, _ in _REPLACED:
-            # taking ours out from under somebody's patch would take theirs too: leave it, it passes calls on
-            if not getattr(getattr(owner, name, None), "_metalwright", False):
-                continue
-            original = _originals[owner.__name__, name]
-            if original is _ABSENT:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
-
-
-def _dispatching(original: Any, replacement: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if active := _active.get():
-            return replacement(active[-1], *args, **kwargs)
-        if original is _ABSENT:
-            raise RuntimeError("MPS is not available")
-        return original(*args, **kwargs)
-
-    if original is not _ABSENT:
-        functools.update_wrapper(call, original)
-    call._metalwright = True  # type: ignore[attr-defined]
-    return call
-
-
-register(Target(name="torch", package="torch", begin=begin, end=end))
+register(Target(name="torch", package="torch", begin=_replacing.begin, end=_replacing.end))

@@ -8,13 +8,10 @@ do for artifacts without kernels wherever they can.
 from __future__ import annotations
 
 import asyncio
-import functools
 import mmap
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ import numpy as np
 from metalwright.authoring import dtypes
 from metalwright.authoring import emulate as emulate  # with what is registered here
 from metalwright.authoring.registry import Options, Target, register
+from metalwright.authoring.replacing import Replacement, Replacing
 from metalwright.coreai import files
 from metalwright.coreai.artifact import TensorInfo
 from metalwright.errors import (
@@ -34,10 +32,6 @@ from metalwright.errors import (
     RefusedSourceError,
     UnsupportedFeatureError,
 )
-
-_active: ContextVar[tuple[Options, ...]] = ContextVar("metalwright_coreai", default=())
-_lock = threading.Lock()
-_begun = 0
 
 # the kernel's operation, as the bytecode of an artifact spells it
 _KERNEL = b"metal4_kernel"
@@ -309,68 +303,17 @@ def _from_descriptor(options: Options, original: Callable[..., Any], kind: type,
     return kind(np.zeros(descriptor.shape, dtype))
 
 
-def _replaced() -> tuple[tuple[type, str, Callable[..., Any]], ...]:
+def _replacements() -> tuple[Replacement, ...]:
     from coreai.authoring import AIModelAsset
     from coreai.runtime import AIModel, NDArray
 
     return (
-        (AIModelAsset, "executable", _executable),
-        (AIModel, "load", _load_model),
-        (NDArray, "__init__", _array),
-        (NDArray, "from_descriptor", _from_descriptor),
+        Replacement(AIModelAsset, "executable", _executable),
+        Replacement(AIModel, "load", _load_model),
+        Replacement(NDArray, "__init__", _array),
+        Replacement(NDArray, "from_descriptor", _from_descriptor),
     )
 
 
-_originals: dict[tuple[str, str], Any] = {}
-
-
-def begin(options: Options) -> None:
-    """Emulate in this context, before what is emulated there already."""
-    global _begun
-    with _lock:
-        if _begun == 0:
-            for owner, name, replacement in _replaced():
-                current = owner.__dict__[name]
-                if _is_ours(current):
-                    continue  # it stayed, because somebody had patched on top of it
-                _originals[owner.__name__, name] = current
-                setattr(owner, name, _dispatching(current, replacement))
-        _begun += 1
-    _active.set((*_active.get(), options))
-
-
-def end(options: Options) -> None:
-    """Undo the latest :func:`begin` with these options in this context."""
-    global _begun
-    active = list(_active.get())
-    last = len(active) - 1 - active[::-1].index(options)
-    _active.set((*active[:last], *active[last + 1 :]))
-    with _lock:
-        _begun -= 1
-        if _begun:
-            return
-        for owner, name, _ in _replaced():
-            # taking ours out from under somebody's patch would take theirs too: leave it, it passes calls on
-            if _is_ours(owner.__dict__[name]):
-                setattr(owner, name, _originals[owner.__name__, name])
-
-
-def _is_ours(method: Any) -> bool:
-    return getattr(getattr(method, "__func__", method), "_metalwright", False)
-
-
-def _dispatching(original: Any, replacement: Callable[..., Any]) -> Any:
-    """Return a method, or a class method, that does as ``replacement`` where emulation is active."""
-    function = getattr(original, "__func__", original)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if active := _active.get():
-            return replacement(active[-1], function, *args, **kwargs)
-        return function(*args, **kwargs)
-
-    call._metalwright = True  # type: ignore[attr-defined]
-    return classmethod(call) if isinstance(original, classmethod) else call
-
-
-register(Target(name="coreai", package="coreai", begin=begin, end=end))
+_replacing = Replacing("coreai", _replacements)
+register(Target(name="coreai", package="coreai", begin=_replacing.begin, end=_replacing.end))
