@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from metalwright.coreai.inspect import KERNEL, TOKEN, described, is_handle
-from metalwright.coreai.plan import KernelText, TensorType
+from metalwright.coreai.plan import Branch, KernelText, Launch, Loop, Read, TensorType, Write
 from metalwright.errors import ArtifactError
 
 INVOKE = "coreai.invoke"
@@ -54,45 +54,7 @@ class Plain:
         return (*self.operands, *self.captures.values())
 
 
-@dataclass(frozen=True)
-class KernelCut:
-    kernel: int
-    operands: tuple[int, ...]
-    threads_per_grid: int
-    threads_per_threadgroup: int
-    result_shapes: tuple[int, ...]
-    results: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class BranchCut:
-    condition: int
-    then: Block
-    otherwise: Block
-    results: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class LoopCut:
-    initial: tuple[int, ...]
-    before: Block
-    after: Block
-    results: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ReadCut:
-    state: int
-    result: int
-
-
-@dataclass(frozen=True)
-class WriteCut:
-    state: int
-    value: int
-
-
-Cut = KernelCut | BranchCut | LoopCut | ReadCut | WriteCut
+Cut = Launch | Branch["Block"] | Loop["Block"] | Read | Write
 
 
 @dataclass(frozen=True)
@@ -223,7 +185,7 @@ class _BlockFlattener:
             tuple(tensor_type(operand.type) for operand in op.kernel_args),
             tuple(tensor_type(result.type) for result in operation.results),
         )
-        cut = KernelCut(
+        cut = Launch(
             kernel=self._whole.kernels.setdefault(text, len(self._whole.kernels)),
             operands=tuple(self._tensor(operand, operation) for operand in op.kernel_args),
             threads_per_grid=self._tensor(op.threads_per_grid, operation),
@@ -237,7 +199,7 @@ class _BlockFlattener:
         state = self._state(operation.operands[0], operation)
         if state not in self._present:
             number = self._whole._new(operation.results[0].type)
-            self._items.append(ReadCut(state, number))
+            self._items.append(Read(state, number))
             self._present[state] = number
         self._values[operation.results[0]] = self._present[state]
         self._values[operation.results[1]] = None
@@ -250,7 +212,7 @@ class _BlockFlattener:
 
     def _write_back(self) -> None:
         for state in sorted(self._unwritten):
-            self._items.append(WriteCut(state, self._present[state]))
+            self._items.append(Write(state, self._present[state]))
         self._unwritten.clear()
         self._present.clear()
 
@@ -283,7 +245,7 @@ class _BlockFlattener:
         self._write_back()
         then, otherwise = (self._region(region) for region in operation.regions)
         condition = self._tensor(operation.operands[0], operation)
-        self._items.append(BranchCut(condition, then, otherwise, self._results(operation)))
+        self._items.append(Branch(condition, then, otherwise, self._results(operation)))
 
     def _loop(self, operation: Any) -> None:
         self._check_carried(operation)
@@ -292,7 +254,7 @@ class _BlockFlattener:
             self._tensor(operand, operation) for operand in operation.operands if not _is_token(operand)
         )
         before, after = (self._region(region) for region in operation.regions)
-        self._items.append(LoopCut(initial, before, after, self._results(operation)))
+        self._items.append(Loop(initial, before, after, self._results(operation)))
 
     def _region(self, region: Any) -> Block:
         if not region.blocks:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from metalwright.coreai.artifact import Function, Shape
+
+Inner = TypeVar("Inner")
 
 
 @dataclass(frozen=True)
@@ -47,25 +50,25 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Branch:
+class Branch(Generic[Inner]):
     """One of two bodies, by a scalar bool."""
 
     condition: int
-    then: Body
-    otherwise: Body
+    then: Inner
+    otherwise: Inner
     results: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Loop:
+class Loop(Generic[Inner]):
     """While the first result of ``before`` is true, its other results go to ``after``, and from there around again.
 
     The results are those of ``before`` when its first is false.
     """
 
     initial: tuple[int, ...]
-    before: Body
-    after: Body
+    before: Inner
+    after: Inner
     results: tuple[int, ...]
 
 
@@ -85,7 +88,7 @@ class Write:
     value: int
 
 
-Step = Segment | Launch | Branch | Loop | Read | Write
+Step = Segment | Launch | Branch["Body"] | Loop["Body"] | Read | Write
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from metalwright.coreai.flatten import (
-    Block,
-    BranchCut,
-    Cut,
-    KernelCut,
-    LoopCut,
-    Plain,
-    ReadCut,
-    WriteCut,
-)
+from metalwright.coreai.flatten import Block, Cut, Plain
 from metalwright.coreai.plan import (
     Body,
     Branch,
-    Launch,
     Loop,
     Read,
     Segment,
@@ -127,25 +117,14 @@ class _BlockSplitter:
 
     def _step(self, cut: Cut) -> Step:
         match cut:
-            case KernelCut():
-                return Launch(
-                    cut.kernel,
-                    cut.operands,
-                    cut.threads_per_grid,
-                    cut.threads_per_threadgroup,
-                    cut.result_shapes,
-                    cut.results,
-                )
-            case BranchCut():
+            case Branch():
                 then, otherwise = self._whole.split(cut.then), self._whole.split(cut.otherwise)
                 return Branch(cut.condition, then, otherwise, cut.results)
-            case LoopCut():
+            case Loop():
                 before, after = self._whole.split(cut.before), self._whole.split(cut.after)
                 return Loop(cut.initial, before, after, cut.results)
-            case ReadCut():
-                return Read(cut.state, cut.result)
-            case WriteCut():
-                return Write(cut.state, cut.value)
+            case _:
+                return cut
 
     def _needed_between(self) -> set[int]:
         """Return the values that something other than a segment needs, and note those that are constants."""
