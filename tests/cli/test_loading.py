@@ -33,6 +33,12 @@ def test_a_file_that_is_not_python_is_refused(tmp_path):
         parse_target(str(tmp_path / "k.metal"))
 
 
+def test_an_artifact_is_told_where_it_goes(tmp_path):
+    (tmp_path / "m.aimodel").mkdir()
+    with pytest.raises(TargetError, match="is an artifact: run, verify, inspect and diff take those"):
+        parse_target(f"{tmp_path}/m.aimodel:main")
+
+
 def test_a_missing_name_lists_what_there_is(kernels):
     with pytest.raises(TargetError, match=r"has no 'better'; its kernels: good; its modules: module"):
         loading.kernels(parse_target(f"{kernels()}:better"))

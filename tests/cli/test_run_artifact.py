@@ -134,6 +134,7 @@ def test_the_size_of_random_inputs(command, artifact):
     assert "z  float32[7]" in command("run", path, "--shape", "7").out
     done = command("run", path, "--shape", "x=3", "--shape", "y=3")
     assert done.code == 0 and "z  float32[3]" in done.out
+    assert command("run", artifact(), "--shape", "4").code == 0, "what is so anyway"
 
 
 def test_states_begin_as_zeros_and_can_be_given_and_written(command, counter, tmp_path):
@@ -162,11 +163,13 @@ def test_states_begin_as_zeros_and_can_be_given_and_written(command, counter, tm
         (["--input", "x=ones"], "--input x=ones: expected a .npy, .pt or .safetensors file, or random[:SEED]"),
         (["--input", "x"], "--input x: expected NAME=VALUE"),
         (["--input", "x=random:0", "--input", "x=random:1"], "x is given twice"),
-        (["--input", "x=none.npy"], "--input x=none.npy: none.npy cannot be read"),
+        (["--input", "x=none.npy"], "--input x=none.npy: there is no file none.npy"),
         (["--input", "x=long.npy"], "input 'x': expected shape [4], got [5]"),
-        (["--input", "x=wide.npy"], "input 'x': dtype float64 is none that Metal has"),
+        (["--input", "x=wide.npy"], "input 'x': expected dtype float32, got float64"),
         (["--shape", "x=5"], "--shape: input 'x' has shape [4], got [5]"),
         (["--shape", "w=5"], "--shape w: function 'main' has no such input; it has x, y"),
+        (["--shape", "5"], "--shape: no random input has a size to choose: x has shape [4]; y has shape [4]"),
+        (["--shape", "x=4", "--input", "x=long.npy"], "--shape x: it is not drawn: --input says what it is"),
         (["--output", "w=w.npy"], "--output w: function 'main' has no such output; it has z"),
         (["--output", "z=z.txt"], "expected a file that ends in .npy, .pt, .safetensors"),
         (["--output", "z=none/z.npy"], "there is no folder none"),
@@ -218,6 +221,7 @@ def test_a_fault(command, artifact):
     for options, code in (((), 2), (("--checked",), 1)):
         done = command("run", path, *options)
         assert done.code == code and "kernel 'cli_outside" in done.err and "out[gid + 1]" in done.err
+        assert "no race" not in done.out
 
 
 def test_a_kernel_that_is_run_twice_logs_once(command, artifact):

@@ -145,7 +145,7 @@ def test_random_arguments_are_the_same_for_a_seed():
         ("half[99999999999]=random", "99999999999 elements is too large"),
         ("float[99999999999999999999]", "99999999999999999999 elements is too large"),
         ("int8[2]=300", "300 is not a int8"),
-        ("missing.npy", "missing.npy cannot be read"),
+        ("missing.npy", "there is no file missing.npy"),
     ],
 )
 def test_what_is_no_argument(text, message):

@@ -238,7 +238,7 @@ def test_a_state_read_in_a_branch(tmp_path: Path) -> None:
     [
         ({}, "function 'main': input 'x' is missing"),
         ({"x": X, "z": X}, "function 'main' has no input 'z'; it has x"),
-        ({"x": X.astype(np.float64)}, "input 'x': dtype float64 is none that Metal has"),
+        ({"x": X.astype(np.float64)}, "input 'x': expected dtype float32, got float64"),
         ({"x": X.astype(np.int32)}, "input 'x': expected dtype float32, got int32"),
         ({"x": X[:3]}, r"input 'x': expected shape \[4\], got \[3\]"),
         ({"x": X.reshape(2, 2)}, r"input 'x': expected shape \[4\], got \[2, 2\]"),
@@ -254,6 +254,11 @@ def test_an_input_that_does_not_fit(tmp_path: Path, inputs: dict[str, Any], mess
 def test_a_function_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="has no function 'decode'; it has main"):
         simple(tmp_path, lambda x: [doubled(x)]).run("decode", {"x": X})
+
+
+def test_a_model_shows_its_functions(tmp_path: Path) -> None:
+    model = simple(tmp_path, lambda x: [doubled(x)])
+    assert repr(model) == f"<Model {tmp_path}/m.aimodel: main(x: f32[4]) -> (y: f32[4])>"
 
 
 def test_int64_is_taken_for_int32_where_it_fits(tmp_path: Path) -> None:

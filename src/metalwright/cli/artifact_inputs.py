@@ -56,6 +56,7 @@ def gather(function: Any, options: Sequence[str] | None, sizes: Sequence[str] | 
 
     inputs = {name: make(info, texts.get(name, f"random:{seed}")) for name, info in infos.items()}
     held = {name: make(states[name], text) for name, text in texts.items() if name in states}
+    shape_of.check_used()
     return Given(inputs, held, drawn)
 
 
@@ -87,6 +88,8 @@ class _Shapes:
         self._all = shapes.parse_shape(bare[0]) if bare else None
         by_name = named("--shape", [text for text in given or () if "=" in text])
         self._by_name = {name: shapes.parse_shape(text) for name, text in by_name.items()}
+        self._drawn: set[str] = set()
+        self._idle = self._all is not None
         known = [info.name for info in (*function.inputs, *function.states)]
         if strangers := [name for name in by_name if name not in known]:
             raise ArgumentError(
@@ -96,6 +99,9 @@ class _Shapes:
     def of(self, info: Any) -> tuple[int, ...]:
         dynamic = "?" in info.shape
         chosen = self._by_name.get(info.name, self._all if dynamic else None)
+        self._drawn.add(info.name)
+        if self._all in (chosen, info.shape):
+            self._idle = False
         wanted = ", ".join(map(str, info.shape))
         if chosen is None:
             if dynamic:
@@ -110,6 +116,15 @@ class _Shapes:
         if not fits:
             raise ArgumentError(f"--shape: input {info.name!r} has shape [{wanted}], got {list(chosen)}")
         return chosen
+
+    def check_used(self) -> None:
+        """Raise :class:`ArgumentError` if a size is given that no input was drawn with."""
+        if strangers := [name for name in self._by_name if name not in self._drawn]:
+            raise ArgumentError(f"--shape {strangers[0]}: it is not drawn: --input says what it is")
+        if self._idle:
+            infos = self._function.inputs
+            sizes = "; ".join(f"{info.name} has shape [{', '.join(map(str, info.shape))}]" for info in infos)
+            raise ArgumentError(f"--shape: no random input has a size to choose: {sizes or 'there is none'}")
 
 
 def _draw(info: Any, shape_of: _Shapes, seed: int) -> Any:

@@ -48,6 +48,9 @@ def parse_target(text: str, suffixes: tuple[str, ...] = (".py",)) -> Target:
         # not at any colon: one may follow a drive letter
         if colon and (Path(front).is_file() or front.endswith(suffixes)):
             path, name = Path(front), back or None
+    artifact = parse_artifact(text)
+    if artifact and artifact.path.is_dir():
+        raise TargetError(f"{artifact.path} is an artifact: run, verify, inspect and diff take those")
     expected = " or ".join(f"FILE{suffix}[:NAME]" for suffix in suffixes)
     if not path.is_file():
         raise TargetError(f"no such file: {path} (expected {expected})")

@@ -102,7 +102,7 @@ def run(
                 trace.show(screen)
             if not options.checked:
                 raise
-            reruns.show(screen)
+            reruns.show(screen, whole=False)
             show_error(fault)
             raise typer.Exit(1) from None
     screen.print(
@@ -179,8 +179,8 @@ class _Reruns:
 
         return observer
 
-    def show(self, screen: Console) -> bool:
-        """Print the findings; return whether there are any."""
+    def show(self, screen: Console, whole: bool = True) -> bool:
+        """Print the findings, or that a ``whole`` run had none; return whether there are any."""
         for launch, kernel, problem in self._found:
             where = f"launch {launch}, kernel {kernel}: result {problem.result}"
             if problem.different:
@@ -193,7 +193,7 @@ class _Reruns:
                     f"{where}: no thread wrote {problem.unwritten} of {_count(problem.elements, 'element')}, the first "
                     f"at {list(problem.first_unwritten)}"
                 )
-        if not self._found:
+        if whole and not self._found:
             launches = _count(self._launches, "launch")
             screen.print(f"checked: {launches}, no race and no element that was not written")
         return bool(self._found)

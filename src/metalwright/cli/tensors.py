@@ -45,6 +45,8 @@ def read(where: str, path: Path, name: str | None = None) -> Any:
             from safetensors.torch import load_file
 
             loaded = load_file(path)
+    except FileNotFoundError as error:
+        raise ArgumentError(f"{where}: there is no file {path}") from error
     except Exception as error:
         raise ArgumentError(f"{where}: {path.name} cannot be read: {error}") from error
     if isinstance(loaded, dict):

@@ -43,6 +43,9 @@ class EmbeddedKernel:
         self._elements = tuple(parameter.element for parameter in buffers[: len(text.operands)])
         self._program = load(module, text.name)
 
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
     @property
     def name(self) -> str:
         return self.text.name

@@ -85,6 +85,9 @@ class Model:
         self._states: dict[str, Any] = {}
         self._lock = threading.RLock()
 
+    def __repr__(self) -> str:
+        return f"<Model {self.path}: {'; '.join(map(repr, self.functions.values())) or 'no functions'}>"
+
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """Run the function ``main``, or the only one that there is."""
         names = list(self.functions)
@@ -199,6 +202,8 @@ def _array(where: str, value: Any, info: TensorInfo | None) -> np.ndarray:
     elif not isinstance(value, np.ndarray):
         raise ArgumentError(f"{where}: expected a torch.Tensor or a NumPy array, got {type(value).__name__}")
     if value.dtype not in dtypes.BY_NUMPY:
+        if info is not None and (wanted := dtypes.BY_NAME.get(info.dtype)):
+            raise ArgumentError(f"{where}: expected dtype {wanted.name}, got {value.dtype}")
         raise ArgumentError(f"{where}: dtype {value.dtype} is none that Metal has; known: {dtypes.SUPPORTED}")
     value = np.ascontiguousarray(value).reshape(value.shape)
     if info is not None and info.dtype in _NARROW and value.dtype == _NARROW[info.dtype][0]:
