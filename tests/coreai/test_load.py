@@ -277,6 +277,8 @@ def test_the_observer_sees_every_part_in_order(tmp_path: Path) -> None:
     first, kernel, last = seen
     assert isinstance(first, SegmentRun)
     assert first.operations == ("coreai.add",)
+    assert {array.tolist() == X.tolist() for array in first.inputs} == {True}
+    assert first.outputs[0].tolist() == [0, 2, 4, 6]
     assert isinstance(kernel, KernelRun)
     assert kernel.kernel.name.startswith("twice_")
     assert kernel.operands[0].tolist() == [0, 2, 4, 6]

@@ -21,7 +21,6 @@ class Trace:
         self._rows: list[tuple[str, ...]] = []
 
     def __call__(self, step: Any) -> None:
-        from metalwright.coreai import arrays
         from metalwright.coreai.execute import KernelRun
         from metalwright.coreai.names import plain
 
@@ -31,9 +30,8 @@ class Trace:
             grid, group = _size(step.threads_per_grid), _size(step.threads_per_threadgroup)
         else:
             what = _operations(step.operations)
-            read, written = map(arrays.view, step.inputs), map(arrays.view, step.outputs)
+            read, written = step.inputs, step.outputs
             grid = group = "-"
-        read, written = tuple(read), tuple(written)
         moved = sum(values.nbytes for values in (*read, *written))
         self._rows.append(
             (

@@ -67,17 +67,23 @@ class Value:
 
 @dataclass(frozen=True)
 class SegmentRun:
-    """Plain operations that the interpreter has run; the tensors are its arrays, valid until the next step."""
+    """Plain operations that the interpreter has run, with what they read and made.
+
+    The arrays are read-only, and valid until the next step.
+    """
 
     operations: tuple[str, ...]
-    inputs: tuple[Any, ...]
-    outputs: tuple[Any, ...]
+    inputs: tuple[np.ndarray, ...]
+    outputs: tuple[np.ndarray, ...]
     seconds: float
 
 
 @dataclass(frozen=True)
 class KernelRun:
-    """A kernel that has been launched, with what it read and wrote. The arrays are valid until the next step."""
+    """A kernel that has been launched, with what it read and wrote. The arrays are valid until the next step.
+
+    ``kernel.name`` is its name in the artifact, ``kernel.inputs`` and ``kernel.results`` are its parameters' names.
+    """
 
     kernel: EmbeddedKernel
     operands: tuple[np.ndarray, ...]
@@ -228,8 +234,9 @@ class _Run:
         for name, number in zip(native.outputs, segment.outputs, strict=True):
             self.values[number] = Value(native=made[name])
         if self._observer is not None:
-            outputs = tuple(made[name] for name in native.outputs)
-            self._observer(SegmentRun(segment.operations, tuple(given.values()), outputs, seconds))
+            read = tuple(arrays.view(value) for value in given.values())
+            written = tuple(arrays.view(made[name]) for name in native.outputs)
+            self._observer(SegmentRun(segment.operations, read, written, seconds))
 
     def _launch(self, launch: Launch) -> None:
         executor = self._executor
