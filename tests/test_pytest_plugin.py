@@ -145,6 +145,14 @@ def test_kernels_are_checked(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*MemoryFault*"])
 
 
+def test_the_traceback_of_a_fault_ends_at_the_test(pytester: pytest.Pytester) -> None:
+    result = run_apart(pytester, OUT_OF_BOUNDS, *ON)
+    result.stdout.fnmatch_lines([">       ).k(x)", "test_it.py:7: MemoryFault"])
+    result.stdout.no_re_match_line(r".*metalwright/\S+\.py:\d+")
+    result = run_apart(pytester, OUT_OF_BOUNDS, *ON, "--full-trace")
+    result.stdout.fnmatch_lines(["*metalwright*.py:*: MemoryFault"])
+
+
 def test_unchecked_says_so(pytester: pytest.Pytester) -> None:
     result = run(pytester, "def test_it(): pass", *ON, "--metal-unchecked")
     result.assert_outcomes(passed=1)

@@ -23,6 +23,7 @@ import pytest
 
 from metalwright.authoring import registry
 from metalwright.coreai import emulate
+from metalwright.errors import MetalwrightError
 
 # on a Mac too, a call of a TorchMetalKernel runs its reference, and tests compare an artifact's results with it
 _AS_ON_A_MAC = {"coreai_torch"}
@@ -42,6 +43,8 @@ _OTHER = re.compile(
 _IN_CONDITION = re.compile(r"darwin|macos|metal|apple|(?<![a-z])mps(?![a-z])", re.IGNORECASE)
 _UNSKIPPED = "_metalwright_unskipped"
 _WORKER = "metalwright_unskipped"
+# whose frames say nothing to the author of a kernel
+_RUNTIMES = re.compile(r"(metalwright|coreai)(\.|$)")
 
 
 def for_want_of_a_mac(reason: object) -> bool:
@@ -282,6 +285,19 @@ def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Ite
         return (yield)
     with session.unskip.fixture(fixturedef, getattr(request, "param_index", 0)):
         return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+    """End the traceback of our own errors at the test's line: the message has the kernel's."""
+    if _session in item.config.stash and call.excinfo is not None and _is_ours(call.excinfo):
+        for entry in call.excinfo.traceback:
+            if _RUNTIMES.match(entry.frame.f_globals.get("__name__", "")):
+                entry.frame.f_globals.setdefault("__tracebackhide__", _is_ours)
+
+
+def _is_ours(error: pytest.ExceptionInfo[BaseException]) -> bool:
+    return isinstance(error.value, MetalwrightError)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
