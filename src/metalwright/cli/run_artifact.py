@@ -79,9 +79,10 @@ def run(
     if options.checked and not bounds:
         raise ArgumentError("--checked and --unchecked exclude each other")
     screen = console()
+    load = coreai.load  # imports PyTorch and Core AI, which is not the artifact's time
     began = time.perf_counter()
     with waiting(f"loading {target.path.name}"):
-        model = coreai.load(target.path, checked=bounds, math_mode=math or "safe")
+        model = load(target.path, checked=bounds, math_mode=math or "safe")
     loaded = time.perf_counter() - began
     function = model.functions[loading.function_of(target, list(model.functions))]
     outputs = _destinations(function, options.outputs)
