@@ -129,6 +129,11 @@ def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         example.evaluate()
 
 
+def test_the_workflow_is_shown_as_it_is() -> None:
+    workflow = (ROOT / "examples" / "test-aimodel.yml").read_text()
+    assert f"```yaml\n{workflow}```" in (ROOT / "docs" / "how-to" / "aimodel-tests.md").read_text()
+
+
 def test_the_pages_are_found() -> None:
     blocks = [example for page in PAGES for example in SYBIL.parse(page).examples()]
     languages = [example.region.lexemes["language"] for example in blocks]
