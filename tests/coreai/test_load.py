@@ -196,6 +196,8 @@ def test_states_keep_their_values_until_they_are_reset(tmp_path: Path) -> None:
 def test_reset_refuses_what_is_no_state(tmp_path: Path) -> None:
     model = accumulating(tmp_path)
     with pytest.raises(ArgumentError, match=r"has no state 'sum'; it has total"):
+        model.state("sum")
+    with pytest.raises(ArgumentError, match=r"has no state 'sum'; it has total"):
         model.reset({"sum": X})
     with pytest.raises(ArgumentError, match=r"state 'total': expected shape \[4\], got \[3\]"):
         model.reset({"total": X[:3]})

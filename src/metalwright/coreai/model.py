@@ -144,13 +144,11 @@ class Model:
         Raises:
             ArgumentError: There is no such state, or its dtype or shape is another.
         """
-        known = {info.name: info for function in self.functions.values() for info in function.states}
+        known = {info.name: info for info in self._state_infos()}
         new: dict[str, Any] = {}
         for name, value in (values or {}).items():
             if name not in known:
-                raise ArgumentError(
-                    f"{self.path}: has no state {name!r}; it has {', '.join(known) or 'none'}"
-                )
+                raise self._no_state(name)
             array = _array(f"state {name!r}", value, known[name])
             check_tensor(f"state {name!r}", known[name], array)
             new[name] = self._program.allocator.copy(array)
@@ -163,7 +161,11 @@ class Model:
             if info.name == name:
                 with self._lock:
                     return _result(arrays.view(self._state(info)).copy(), False)
-        raise ArgumentError(f"{self.path}: has no state {name!r}")
+        raise self._no_state(name)
+
+    def _no_state(self, name: str) -> ArgumentError:
+        known = dict.fromkeys(info.name for info in self._state_infos())
+        return ArgumentError(f"{self.path}: has no state {name!r}; it has {', '.join(known) or 'none'}")
 
     def _state_infos(self) -> Iterator[TensorInfo]:
         for function in self.functions.values():
