@@ -253,9 +253,9 @@ def test_marks(pytester: pytest.Pytester) -> None:
     result = run(pytester, MARKS, *UNSKIP)
     result.assert_outcomes(passed=13, skipped=6)
     number, reasons = unskipped(result)
-    assert number == 12
+    assert number == 11  # not the one that another mark skips
     assert reasons == {
-        "requires macOS": 7,
+        "requires macOS": 6,
         "MPS only": 1,
         "Metal only": 2,
         "needs the GPU": 1,
@@ -341,6 +341,50 @@ def test_calls(pytester: pytest.Pytester) -> None:
     result = run(pytester, CALLS, *UNSKIP)
     result.assert_outcomes(passed=7, skipped=4)
     assert unskipped(result) == (5, {"needs Metal": 2, "a fixture needs Metal": 1, "no Apple GPU": 2})
+
+
+KEPT = """
+import unittest
+import pytest
+
+def test_call():
+    pytest.skip("no network")
+
+def helper():
+    __tracebackhide__ = True
+    pytest.skip("no network")
+
+def test_helper():
+    helper()
+
+class Some(unittest.TestCase):
+    def test_call(self):
+        self.skipTest("no network")
+
+@pytest.mark.skipif(True, reason="macOS")
+def test_unskipped_but_then():
+    pytest.skip("no network")
+
+@pytest.mark.skipif(True, reason="macOS")
+@pytest.mark.xfail
+def test_unskipped_and_fails():
+    assert False
+"""
+
+
+def test_a_skip_that_stays_is_reported_where_it_was_called(pytester: pytest.Pytester) -> None:
+    def places(*options: str) -> list[str]:
+        found = run(pytester, KEPT, "-rs", *options).stdout.lines
+        return [line for line in found if line.startswith("SKIPPED") and "network" in line]
+
+    assert len(places()) == 3
+    assert [*places(), "SKIPPED [1] test_it.py:20: no network"] == places(*UNSKIP)
+
+
+def test_only_what_ran_is_counted(pytester: pytest.Pytester) -> None:
+    result = run(pytester, KEPT, *UNSKIP)
+    result.assert_outcomes(skipped=4, xfailed=1)
+    assert unskipped(result) == (1, {"macOS": 1})
 
 
 @pytest.mark.parametrize("direct", [True, False])

@@ -111,6 +111,7 @@ class Unskip:
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
+        self._skipped: set[str] = set()
         self._modules: dict[Path, str] = {}
         self._fixtures: dict[tuple[Any, int], str] = {}
         self._setting_up: list[tuple[Any, int]] = []
@@ -132,8 +133,14 @@ class Unskip:
         self._patch.undo()
 
     def count(self, item: pytest.Item, reason: str) -> None:
-        """Count a test, once."""
-        self.reasons.setdefault(item.nodeid, reason)
+        """Count a test, once, unless it is skipped for another reason after all."""
+        if item.nodeid not in self._skipped:
+            self.reasons.setdefault(item.nodeid, reason)
+
+    def still_skipped(self, item: pytest.Item) -> None:
+        """Note a test that another reason skips."""
+        self._skipped.add(item.nodeid)
+        self.reasons.pop(item.nodeid, None)
 
     @contextmanager
     def running(self, item: pytest.Item) -> Iterator[None]:
@@ -178,6 +185,7 @@ class Unskip:
     def _skipping(self, original: Any) -> Any:
         @functools.wraps(original)
         def skip(reason: Any = "", *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True  # the skip is reported where it was called
             if not for_want_of_a_mac(reason):
                 return original(reason, *args, **kwargs)
             self._called(reason)
@@ -189,6 +197,7 @@ class Unskip:
     def _skip_test(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def skip_test(case: unittest.TestCase, reason: Any) -> Any:
+            __tracebackhide__ = True
             if not for_want_of_a_mac(reason):
                 return original(case, reason)
             self._called(reason)
@@ -276,6 +285,16 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[Any]:
             # fixtures add marks too
             added = [mark for mark in node.own_markers if not any(mark is one for one in left)]
             node.own_markers = marks + added
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    report = yield
+    session = item.config.stash.get(_session, None)
+    skipped = report.skipped and not hasattr(report, "wasxfail")  # an xfail is reported as a skip too
+    if skipped and session is not None and session.unskip is not None:
+        session.unskip.still_skipped(item)
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
