@@ -54,6 +54,8 @@ class Case:
 
 
 CASES = [
+    Case("a copy of a vector", "float4 v = *(device float4*)&x[1]; out[gid] = v[gid & 3];", 1, "*(device float4*)",
+         r"reads 16 bytes at an address that is not a multiple of 16", 0),
     Case("on a line that is rewritten", "threadgroup float t[64]; t[gid] = 1.0; out[gid] = t[int(gid) - 1] * 2.0;", 1,
          "t[int(gid) - 1]", r"4 bytes before the start of the threadgroup variable 't'", 0),
     Case("past the end", "out[gid] = x[gid + 1];", 1, "x[gid + 1]", r"reads element 8 of 'x', which has 8 .*just past the end", 7),

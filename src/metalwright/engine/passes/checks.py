@@ -33,6 +33,7 @@ _ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
 _GLOBAL = re.compile(rf"^(?P<name>{text.NAME}) = (?:[\w()]+ )*?(?P<kind>constant|global) (?P<rest>.*)$")
 _EXPRESSION = re.compile(r"\b(?:getelementptr|inttoptr|bitcast|addrspacecast)\b[^(]*\(")
 _ALIGN = re.compile(r", align (\d+)")
+_ARGUMENT_ALIGN = re.compile(r"\balign (\d+)")
 _BRANCH_TARGET = re.compile(r'label %([-\w.$]+|"[^"]*")')
 _TERMINATOR = re.compile(r"^\s*(?:br|switch) ")
 
@@ -160,11 +161,17 @@ def accesses(line: str) -> list[Access]:
         pointer, value = text.split_arguments(match["rest"])[:2]
         return [Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
     if match := _BLOCK.search(line):
-        arguments = text.split_arguments(match["arguments"])
-        size = text.value_of(arguments[2])
-        read = [] if match["kind"] == "memset" else [Access(_pointer(arguments[1]), size, 1, 0)]
-        return [*read, Access(_pointer(arguments[0]), size, 1, 1)]
+        to, source, length = text.split_arguments(match["arguments"])[:3]
+        size = text.value_of(length)
+        read = [] if match["kind"] == "memset" else [Access(_pointer(source), size, _alignment(source), 0)]
+        return [*read, Access(_pointer(to), size, _alignment(to), 1)]
     return []
+
+
+def _alignment(argument: str) -> int:
+    """Return what an argument says of its pointer: a copy of a vector takes it for granted, as a load does."""
+    match = _ARGUMENT_ALIGN.search(argument)
+    return int(match.group(1)) if match else 1
 
 
 def _pointer(operand: str) -> str:
