@@ -246,11 +246,40 @@ def test_a_state_read_in_a_branch(tmp_path: Path) -> None:
         ({"x": X.reshape(2, 2)}, r"input 'x': expected shape \[4\], got \[2, 2\]"),
         ({"x": [0, 1, 2, 3]}, "input 'x': expected a torch.Tensor or a NumPy array, got list"),
         ({"x": torch.empty(4, device="meta")}, "input 'x': expected a dense CPU tensor"),
+        (
+            {"x": torch.ones(4).to(torch.float8_e4m3fn)},
+            "input 'x': dtype torch.float8_e4m3fn is none that Metal",
+        ),
     ],
 )
 def test_an_input_that_does_not_fit(tmp_path: Path, inputs: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         simple(tmp_path, lambda x: [doubled(x)]).run("main", inputs)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        X[::-1],
+        np.repeat(X, 2)[::2],
+        np.broadcast_to(X[1], (4,)),
+        X.astype(X.dtype.newbyteorder()),
+        np.arange(5, dtype=np.float32)[1:],
+        np.frombuffer(b"-" + X.tobytes(), np.uint8)[1:].view(np.float32),
+        torch.arange(5.0)[1:],
+        torch.arange(8.0)[::2],
+        torch.ones(4, requires_grad=True),
+        torch._neg_view(torch.ones(4)),
+    ],
+    ids="reversed strided broadcast swapped slice unaligned tensor-slice tensor-strided gradient negative".split(),
+)
+def test_an_input_may_lie_in_memory_in_any_way(tmp_path: Path, x: Any) -> None:
+    """A kernel that lays vectors over its tensor sees it begin where vectors may."""
+    kernel = CustomMetalKernel(
+        "vectors", ["x"], ["y"], "float4 v = *(device float4*)&x[0]; y[i] = v[i];", [GID]
+    )
+    out = simple(tmp_path, lambda x: [doubled(x, kernel)])(x=x)["y"]
+    assert out.tolist() == x.tolist()
 
 
 def test_a_function_that_is_not_there(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from metalwright.coreai.program import Function, check_tensor, prepare
 from metalwright.errors import ArgumentError
 
 _MAIN = "main"
+# a tensor begins at a page on a GPU, so kernels lay float4 over it; a slice begins at any of its elements
+_ALIGNMENT = 16
 _NARROW = {"si32": (np.int64, np.int32), "ui32": (np.uint64, np.uint32)}
 
 
@@ -191,29 +193,37 @@ def _described(info: TensorInfo) -> str:
 
 
 def _array(where: str, value: Any, info: TensorInfo | None) -> np.ndarray:
-    """Return a tensor or an array as an array in order."""
+    """Return a tensor or an array as an array in order, at an address that kernels may be given."""
     if isinstance(value, torch.Tensor):
-        if value.device.type != "cpu" or value.layout != torch.strided:
-            raise ArgumentError(f"{where}: expected a dense CPU tensor, got {value.layout} on {value.device}")
-        value = value.detach().resolve_conj().resolve_neg().contiguous()
-        value = (
-            value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-            if value.dtype == torch.bfloat16
-            else value.numpy()
-        )
+        value = _of_tensor(where, value)
     elif not isinstance(value, np.ndarray):
         raise ArgumentError(f"{where}: expected a torch.Tensor or a NumPy array, got {type(value).__name__}")
-    if value.dtype not in dtypes.BY_NUMPY:
+    native = value.dtype.newbyteorder("=")
+    if native not in dtypes.BY_NUMPY:
         if info is not None and (wanted := dtypes.BY_NAME.get(info.dtype)):
             raise ArgumentError(f"{where}: expected dtype {wanted.name}, got {value.dtype}")
         raise ArgumentError(f"{where}: dtype {value.dtype} is none that Metal has; known: {dtypes.SUPPORTED}")
-    value = np.ascontiguousarray(value).reshape(value.shape)
+    value = np.ascontiguousarray(value, native).reshape(value.shape)
+    if value.ctypes.data % _ALIGNMENT:
+        value = value.copy()
     if info is not None and info.dtype in _NARROW and value.dtype == _NARROW[info.dtype][0]:
         narrow = value.astype(_NARROW[info.dtype][1])
         if not np.array_equal(narrow, value):
             raise ArgumentError(f"{where}: has values that do not fit {info.dtype}, which the artifact takes")
         return narrow
     return value
+
+
+def _of_tensor(where: str, value: torch.Tensor) -> np.ndarray:
+    if value.device.type != "cpu" or value.layout != torch.strided or value.is_nested:
+        layout = "a nested tensor" if value.is_nested else value.layout
+        raise ArgumentError(f"{where}: expected a dense CPU tensor, got {layout} on {value.device}")
+    if value.dtype not in dtypes.BY_TORCH:
+        raise ArgumentError(f"{where}: dtype {value.dtype} is none that Metal has; known: {dtypes.SUPPORTED}")
+    value = value.detach().resolve_conj().resolve_neg().contiguous()
+    if value.dtype == torch.bfloat16:
+        return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return value.numpy()
 
 
 def _result(array: np.ndarray, as_array: bool) -> Any:
