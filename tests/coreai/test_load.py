@@ -155,6 +155,18 @@ def test_functions_with_and_without_kernels(tmp_path: Path) -> None:
         model(x=X)
 
 
+def test_functions_without_inputs_and_without_outputs(tmp_path: Path) -> None:
+    model = load(
+        save(
+            tmp_path / "m.aimodel",
+            lambda: one("given", {}, {"y": vector(2)}, lambda: [doubled(constant([1, 2], np.float32))]),
+            lambda: one("taken", {"x": vector()}, {}, lambda x: []),
+        )
+    )
+    assert model.run("given", {})["y"].tolist() == [2, 4]
+    assert model.run("taken", {"x": X}) == {}
+
+
 # States -----------------------------------------------------------------------------------------------------------
 
 

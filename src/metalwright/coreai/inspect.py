@@ -65,8 +65,8 @@ def function_of(graph: Any) -> Function:
 
     attributes = graph.attributes
     kind = FunctionType(TypeAttr(attributes["function_type"]).value)
-    inputs = _named(kind.inputs, attributes["arg_attrs"], "arg")
-    outputs = _named(kind.results, attributes["res_attrs"], "result")
+    inputs = _named(kind.inputs, attributes, "arg_attrs", "arg")
+    outputs = _named(kind.results, attributes, "res_attrs", "result")
     handles = [is_handle(value_type) for value_type in kind.inputs]
     return Function(
         StringAttr(attributes["sym_name"]).value,
@@ -83,12 +83,12 @@ def is_handle(value_type: Any) -> bool:
     return isinstance(value_type, HandleType)
 
 
-def _named(types: Any, attributes: Any, fallback: str) -> tuple[TensorInfo, ...]:
+def _named(types: Any, attributes: Any, key: str, fallback: str) -> tuple[TensorInfo, ...]:
     from coreai._compiler.ir import DictAttr, StringAttr
 
     infos: list[TensorInfo] = []
     for index, value_type in enumerate(types):
-        given = DictAttr(attributes[index])
+        given = DictAttr(attributes[key][index])  # not there at all where there are no types
         name = StringAttr(given["coreai.name"]).value if "coreai.name" in given else f"{fallback}{index}"
         infos.append(TensorInfo(name, *described(value_type)))
     return tuple(infos)
