@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from coreai.authoring import CustomMetalKernel
 import metalwright
 from metalwright.coreai import compiled, load
 from metalwright.coreai.execute import KernelRun, SegmentRun
-from metalwright.errors import ArgumentError
+from metalwright.errors import ArgumentError, ArtifactError
 from tests.coreai.graphs import GID, constant, doubled, handle, launch, one, save, tensor, token
 
 X = np.arange(4, dtype=np.float32)
@@ -355,6 +356,25 @@ def test_threads_may_share_a_model(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == {n: (3 * n * X).tolist() for n in range(1, 5)}
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["loads", "calls"])
+def test_a_forked_process_is_told_and_does_not_hang(tmp_path: Path, again: bool) -> None:
+    model = simple(tmp_path, lambda x: [coreai.add(doubled(x), x)])
+    model(x=X)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            load(model.path) if again else model(x=X)
+        except ArtifactError as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    assert os.waitpid(child, 0)[1] == 0
+    with open(reading) as file:
+        assert "start it with multiprocessing's 'spawn'" in file.read()
 
 
 def test_compiled_parts_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

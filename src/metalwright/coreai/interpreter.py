@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import importlib
+import os
 import sys
 import threading
 import time
@@ -13,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
+
+from metalwright.errors import ArtifactError
 
 _PROGRAM = "main-universal.odix"
 # the interpreter takes a folder for a compiled model by its name
@@ -58,8 +61,37 @@ def write(module: Any, folder: Path) -> None:
     compiler.serialize_module(module=module, path=folder / _PROGRAM)
 
 
+_used = False
+_lost = False
+
+
+def _forget() -> None:
+    global _lost
+    _lost = _used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def check_process() -> None:
+    """Refuse to wait for the interpreter in a forked process: its threads stayed behind, and nothing would come.
+
+    Raises:
+        ArtifactError: The interpreter was in use when the process was forked.
+    """
+    global _used
+    if _lost:
+        raise ArtifactError(
+            "this process was forked from one that had loaded an artifact, and Core AI's interpreter does not work in "
+            "such; start it with multiprocessing's 'spawn', or load the first artifact in it"
+        )
+    _used = True
+
+
 def load(folder: Path) -> Any:
     """Return a compiled model, ``coreai.runtime._AIModel``."""
+    check_process()
     from coreai.runtime import _AIModel
 
     async def read() -> Any:

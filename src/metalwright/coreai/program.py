@@ -116,6 +116,7 @@ class Function:
         for kind, infos, values in (("input", self.inputs, taken), ("state", self.states, held)):
             for info, value in zip(infos, values, strict=True):
                 check_tensor(f"function {self.name!r}: {kind} {info.name!r}", info, value.array)
+        interpreter.check_process()
         if self._body is None:
             natives = {name: value.native(self._program.allocator) for name, value in inputs.items()}
             made = await interpreter.call(self._whole, natives, state)
