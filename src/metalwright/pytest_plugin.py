@@ -288,11 +288,18 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[Any]:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
-    report = yield
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[Any]:
     session = item.config.stash.get(_session, None)
+    if session is None:
+        return (yield)
+    # the traceback of our own errors ends at the test's line: the message has the kernel's
+    if call.excinfo is not None and _is_ours(call.excinfo):
+        for entry in call.excinfo.traceback:
+            if _RUNTIMES.match(entry.frame.f_globals.get("__name__", "")):
+                entry.frame.f_globals.setdefault("__tracebackhide__", _is_ours)
+    report = yield
     skipped = report.skipped and not hasattr(report, "wasxfail")  # an xfail is reported as a skip too
-    if skipped and session is not None and session.unskip is not None:
+    if skipped and session.unskip is not None:
         session.unskip.still_skipped(item)
     return report
 
@@ -304,15 +311,6 @@ def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Ite
         return (yield)
     with session.unskip.fixture(fixturedef, getattr(request, "param_index", 0)):
         return (yield)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
-    """End the traceback of our own errors at the test's line: the message has the kernel's."""
-    if _session in item.config.stash and call.excinfo is not None and _is_ours(call.excinfo):
-        for entry in call.excinfo.traceback:
-            if _RUNTIMES.match(entry.frame.f_globals.get("__name__", "")):
-                entry.frame.f_globals.setdefault("__tracebackhide__", _is_ours)
 
 
 def _is_ours(error: pytest.ExceptionInfo[BaseException]) -> bool:

@@ -195,14 +195,12 @@ def _described(info: TensorInfo) -> str:
 def _array(where: str, value: Any, info: TensorInfo | None) -> np.ndarray:
     """Return a tensor or an array as an array in order, at an address that kernels may be given."""
     if isinstance(value, torch.Tensor):
-        value = _of_tensor(where, value)
+        value = _of_tensor(where, value, info)
     elif not isinstance(value, np.ndarray):
         raise ArgumentError(f"{where}: expected a torch.Tensor or a NumPy array, got {type(value).__name__}")
     native = value.dtype.newbyteorder("=")
     if native not in dtypes.BY_NUMPY:
-        if info is not None and (wanted := dtypes.BY_NAME.get(info.dtype)):
-            raise ArgumentError(f"{where}: expected dtype {wanted.name}, got {value.dtype}")
-        raise ArgumentError(f"{where}: dtype {value.dtype} is none that Metal has; known: {dtypes.SUPPORTED}")
+        raise _wrong_dtype(where, str(value.dtype), info)
     value = np.ascontiguousarray(value, native).reshape(value.shape)
     if value.ctypes.data % _ALIGNMENT:
         value = value.copy()
@@ -214,12 +212,18 @@ def _array(where: str, value: Any, info: TensorInfo | None) -> np.ndarray:
     return value
 
 
-def _of_tensor(where: str, value: torch.Tensor) -> np.ndarray:
+def _wrong_dtype(where: str, dtype: str, info: TensorInfo | None) -> ArgumentError:
+    if info is not None and (wanted := dtypes.BY_NAME.get(info.dtype)):
+        return ArgumentError(f"{where}: expected dtype {wanted.name}, got {dtype}")
+    return ArgumentError(f"{where}: dtype {dtype} is none that Metal has; known: {dtypes.SUPPORTED}")
+
+
+def _of_tensor(where: str, value: torch.Tensor, info: TensorInfo | None) -> np.ndarray:
     if value.device.type != "cpu" or value.layout != torch.strided or value.is_nested:
         layout = "a nested tensor" if value.is_nested else value.layout
         raise ArgumentError(f"{where}: expected a dense CPU tensor, got {layout} on {value.device}")
     if value.dtype not in dtypes.BY_TORCH:
-        raise ArgumentError(f"{where}: dtype {value.dtype} is none that Metal has; known: {dtypes.SUPPORTED}")
+        raise _wrong_dtype(where, str(value.dtype).removeprefix("torch."), info)
     value = value.detach().resolve_conj().resolve_neg().contiguous()
     if value.dtype == torch.bfloat16:
         return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
