@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -392,11 +395,60 @@ def test_compiled_parts_are_used_again(tmp_path: Path, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(compiled, "_run", again)
         assert load(path)(x=X)["y"].tolist() == [0, 2, 4, 6]
-    (entry,) = compiled.folder().iterdir()
-    (entry / "constants.bin").write_bytes(b"")  # torn
-    assert load(path)(x=X)["y"].tolist() == [0, 2, 4, 6]
     assert compiled.clear() == 1
     assert compiled.stats().entries == 0
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an artifact that multiplies by 3, with a cache of its own."""
+    monkeypatch.setenv("METALWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    kind = {"x": vector()}, {"y": vector()}
+    return save(tmp_path / "m.aimodel", lambda: one("main", *kind, lambda x: [coreai.add(doubled(x), x)]))
+
+
+def works(path: Path) -> bool:
+    return load(path)(x=X)["y"].tolist() == (3 * X).tolist()
+
+
+@pytest.mark.parametrize("file", ["constants.bin", "files.json", "main-universal.odix", "plan.pickle"])
+def test_damaged_parts_are_compiled_again(cached: Path, file: str) -> None:
+    """Core AI's interpreter would end the process over a damaged file of its own."""
+    assert works(cached)
+    (entry,) = compiled.folder().iterdir()
+    whole = (entry / file).read_bytes()
+    for damaged in (b"", whole[:-1], bytes(byte ^ 0x55 for byte in whole), b"null"):
+        (entry / file).write_bytes(damaged)
+        assert works(cached)
+        assert (entry / file).read_bytes() not in (damaged, b"")
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    model = load(cached)
+    assert model(x=X)["y"].tolist() == (3 * X).tolist()
+    assert len(list((tmp_path / "temporary").glob("*.aimodelx"))) == 1
+    del model
+    gc.collect()
+    assert not list((tmp_path / "temporary").glob("*.aimodelx"))
+
+
+def test_what_a_process_that_died_has_left_goes(cached: Path) -> None:
+    assert works(cached)
+    for name, age in ((".tmp-old", 7200), (".tmp-new", 60), ("not-ours", 7200)):
+        left = compiled.folder() / name
+        left.mkdir()
+        (left / "part").write_text("x")
+        os.utime(left, (time.time() - age,) * 2)
+    compiled.trim()
+    assert {path.name for path in compiled.folder().iterdir()} >= {".tmp-new", "not-ours"}
+    assert not (compiled.folder() / ".tmp-old").exists()
+    assert compiled.clear() == 2
+    assert [path.name for path in compiled.folder().iterdir()] == ["not-ours"]
 
 
 def test_old_parts_go_first_when_the_folder_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

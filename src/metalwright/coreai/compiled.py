@@ -1,19 +1,27 @@
 """The compiled parts of artifacts on disk, beside the kernel cache and shared by all processes.
 
 An entry is a folder named by a digest of the artifact's program and of what compiles it. It is written under another
-name and moved in one step. When the folder grows past its limit, entries that were not used for longest go first.
+name and moved in one step, and has a list of its files: damage reads as a miss, since Core AI's interpreter ends the
+process over a damaged file. When the folder grows past its limit, entries that were not used for longest go first.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.metadata
+import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import tempfile
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +32,15 @@ from metalwright.engine import cache
 from metalwright.errors import ArtifactError, MetalwrightError
 
 _DEFAULT_LIMIT_BYTES = 4 * 1024**3
-_SIZES = "sizes.pickle"
-_SOURCES = ("compiling", "flatten", "plan", "segments", "splitting")
+_FILES = "files.json"
+# a larger file, which holds weights, would take longer to read than all else takes: its size has to do
+_DIGESTED_BYTES = 32 * 1024**2
+_SOURCES = "arrays artifact compiling elements flatten inspect interpreter plan segments splitting".split()
 _QUOTED_CHARACTERS = 300
+_ENTRY = re.compile(rf"[0-9a-f]{{64}}{re.escape(interpreter.SUFFIX)}")
+_TEMPORARY = ".tmp-"
+# a temporary folder this old belongs to a process that died
+_STALE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,8 @@ def compiled(path: Path) -> Compiled:
     entry = folder() / (cache.key("artifact", _identity(), digest) + interpreter.SUFFIX)
     plan = _plan(entry)
     if plan is None:
+        if not _writable(entry.parent):
+            return _compiled_for_now(path)
         plan = _compile(path, entry)
         trim(keep=entry)
     with contextlib.suppress(OSError):
@@ -72,36 +88,88 @@ def compiled(path: Path) -> Compiled:
 def _plan(entry: Path) -> Plan | None:
     """Return the plan of an entry that is whole."""
     try:
-        sizes = pickle.loads((entry / _SIZES).read_bytes())
-        if any((entry / name).stat().st_size != size for name, size in sizes.items()):
+        listed = json.loads((entry / _FILES).read_bytes())
+        if not isinstance(listed, dict) or compiling.PLAN not in listed:
+            return None
+        if any(list(_described(entry / name)) != known for name, known in listed.items()):
             return None
         return pickle.loads((entry / compiling.PLAN).read_bytes())
-    except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+    except (OSError, ValueError):
         return None
 
 
-def _compile(path: Path, entry: Path) -> Plan:
+def _described(file: Path) -> tuple[int, str]:
+    """Return a file's size, and its digest unless it is large."""
+    size = file.stat().st_size
+    return size, hashlib.sha256(file.read_bytes()).hexdigest() if size <= _DIGESTED_BYTES else ""
+
+
+def _writable(target: Path) -> bool:
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        # in the same folder, so that it can be moved in one step
-        with tempfile.TemporaryDirectory(prefix=".tmp-", dir=entry.parent) as scratch:
-            new = Path(scratch) / f"new{interpreter.SUFFIX}"
-            new.mkdir()
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=target):
+            return True
+    except OSError:
+        return False
+
+
+def _compiled_for_now(path: Path) -> Compiled:
+    """Compile into a folder that goes with the result: a cache that cannot be written is no error."""
+    with _as_artifact_error(path):
+        new = Path(tempfile.mkdtemp(prefix="metalwright-", suffix=interpreter.SUFFIX))
+        try:
             _run(path, new)
-            sizes = {file.name: file.stat().st_size for file in new.iterdir()}
-            (new / _SIZES).write_bytes(pickle.dumps(sizes))
-            try:
+            parts = Compiled(new, pickle.loads((new / compiling.PLAN).read_bytes()))
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+    weakref.finalize(parts, _remove_own, new, os.getpid())
+    return parts
+
+
+def _remove_own(target: Path, process: int) -> None:
+    # a forked child inherits this, and its parent still needs the folder
+    if os.getpid() == process:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def _compile(path: Path, entry: Path) -> Plan:
+    with (
+        _as_artifact_error(path),
+        # in the same folder, so that it can be moved in one step
+        tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=entry.parent) as scratch,
+    ):
+        new = Path(scratch) / f"new{interpreter.SUFFIX}"
+        new.mkdir()
+        _run(path, new)
+        listed = {file.name: _described(file) for file in new.iterdir()}
+        (new / _FILES).write_text(json.dumps(listed), encoding="utf-8")
+        try:
+            new.rename(entry)
+        except OSError:  # another process was faster, or what is there is damaged
+            if _plan(entry) is None:
+                _remove(entry)
                 new.rename(entry)
-            except OSError:  # another process was faster, or what is there is damaged
-                if _plan(entry) is None:
-                    shutil.rmtree(entry, ignore_errors=True)
-                    new.rename(entry)
-    except OSError as error:
-        raise ArtifactError(f"{path}: its compiled parts cannot be written: {error}") from error
     plan = _plan(entry)
     if plan is None:
         raise ArtifactError(f"{path}: its compiled parts at {entry} are gone")
     return plan
+
+
+@contextmanager
+def _as_artifact_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ArtifactError(f"{path}: its compiled parts cannot be written: {error}") from error
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            entry.unlink()
 
 
 def _run(path: Path, new: Path) -> None:
@@ -149,11 +217,10 @@ def trim(keep: Path | None = None) -> None:
     """Drop the entries that were not used for longest until they are within their limit."""
     entries = sorted(_entries(), key=lambda entry: entry[2])
     total = sum(size for _, size, _ in entries)
-    for path, size, _ in entries:
-        if total <= limit():
-            return
-        if path != keep:
-            shutil.rmtree(path, ignore_errors=True)
+    for path, size, used in entries:
+        stale = path.name.startswith(_TEMPORARY) and time.time() - used > _STALE_SECONDS
+        if stale or (total > limit() and path != keep and not path.name.startswith(_TEMPORARY)):
+            _remove(path)
             total -= size
 
 
@@ -167,16 +234,17 @@ def clear() -> int:
     """Delete every entry and return how many there were."""
     entries = _entries()
     for path, _, _ in entries:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
     return len(entries)
 
 
 def _entries() -> list[tuple[Path, int, float]]:
+    """Return what is ours in the folder, unfinished work too, with its size and the time of its last use."""
     found = []
     with contextlib.suppress(OSError):
         for entry in folder().iterdir():
-            if entry.suffix == interpreter.SUFFIX and (entry / _SIZES).is_file():
+            if _ENTRY.fullmatch(entry.name) or entry.name.startswith(_TEMPORARY):
                 with contextlib.suppress(OSError):
-                    size = sum(file.stat().st_size for file in entry.iterdir())
+                    size = sum(file.stat().st_size for file in entry.rglob("*"))
                     found.append((entry, size, entry.stat().st_mtime))
     return found

@@ -39,6 +39,7 @@ class Program:
 
     def __init__(self, path: Path, parts: Compiled, *, checked: bool, math_mode: str) -> None:
         self.path = path
+        self._parts = parts  # its folder may go with it
         self._model = interpreter.load(parts.folder)
         plan = parts.plan
         with ThreadPoolExecutor(workers.processors()) as pool:
