@@ -264,7 +264,7 @@ def test_a_state_read_in_a_branch(tmp_path: Path) -> None:
         ({"x": torch.empty(4, device="meta")}, "input 'x': expected a dense CPU tensor"),
         (
             {"x": torch.ones(4).to(torch.float8_e4m3fn)},
-            "input 'x': dtype torch.float8_e4m3fn is none that Metal",
+            "input 'x': expected dtype float32, got float8_e4m3fn",
         ),
     ],
 )
