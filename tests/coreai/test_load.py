@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -343,6 +344,29 @@ def test_it_runs_inside_a_running_event_loop(tmp_path: Path) -> None:
         return model(x=X)["y"].tolist()
 
     assert asyncio.run(inside()) == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["plain", "in-a-loop"])
+def test_ctrl_c_stops_a_kernel_that_does_not_end(tmp_path: Path, inside: bool) -> None:
+    """In a notebook, too, where an event loop is at work around the call."""
+    import asyncio
+
+    kernel = CustomMetalKernel("endless", ["x"], ["y"], "while (x[0] == 0) y[i] += 1;", [GID])
+    model = simple(tmp_path, lambda x: [doubled(x, kernel)])
+
+    async def call() -> None:
+        model(x=X)
+
+    loop = asyncio.new_event_loop()
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(call()) if inside else model(x=X)
+    finally:
+        timer.join()
+        loop.close()
+    assert model(x=X + 1)["y"].shape == (4,)
 
 
 def test_threads_may_share_a_model(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import importlib
 import os
 import sys
@@ -128,8 +129,27 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return _own.loop.run_until_complete(work)
+    began: list[int] = []
     with ThreadPoolExecutor(1) as other:
-        return other.submit(asyncio.run, work).result()
+        made = other.submit(_run_apart, work, began)
+        try:
+            return made.result()
+        except KeyboardInterrupt:
+            # Ctrl-C comes to this thread: hand it on to the one in which the kernel may not end
+            for thread in began:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)
+                )
+            raise
+
+
+def _run_apart(work: Coroutine[Any, Any, T], began: list[int]) -> T:
+    with asyncio.Runner() as runner:
+        began.append(threading.get_ident())
+        try:
+            return runner.run(work)
+        finally:
+            began.clear()
 
 
 def _let_threads_return() -> None:
