@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from coreai.authoring import CustomMetalKernel
 
-from metalwright.coreai import compiled, load
+from metalwright.coreai import compiled, export, load
 from metalwright.errors import (
     ArgumentError,
     ArtifactError,
@@ -138,6 +139,29 @@ def test_a_result_that_no_memory_holds(tmp_path: Path) -> None:
         ArtifactError, match=r"function 'main': 'coreai.metal4_kernel' makes a tensor of \[1048576"
     ):
         load(path)
+
+
+class _Put(torch.nn.Module):
+    def forward(self, x: torch.Tensor, positions: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        x[positions] = y
+        return x
+
+
+def test_values_that_do_not_lie_as_their_indices_say(tmp_path: Path) -> None:
+    """What coreai-torch writes for one position ends the interpreter's process; for two it is right."""
+
+    def exported(count: int) -> Path:
+        example = torch.zeros(8, 4), torch.zeros(count, dtype=torch.int64), torch.ones(count, 4)
+        return export(_Put(), example, tmp_path / f"{count}.aimodel", input_names=["x", "p", "y"])
+
+    with pytest.raises(
+        ArtifactError,
+        match=r"'coreai.scatter_nd' puts values of \[4\] at indices of \['\?', 1\] into \[8, 4\]",
+    ):
+        load(exported(1))
+    (out,) = load(exported(2))(x=torch.zeros(8, 4), p=torch.tensor([1, 3]), y=torch.ones(2, 4)).values()
+    assert out.sum(1).tolist() == [0, 4, 0, 4, 0, 0, 0, 0]
 
 
 def test_msl_that_does_not_compile(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from metalwright.coreai.segments import Segments, output_names
 from metalwright.coreai.splitting import Splitter
 from metalwright.errors import ArtifactError, MetalwrightError
 
+_SCATTER = "coreai.scatter_nd"
 PLAN, CONSTANTS = "plan.pickle", "constants.bin"
 _ALIGNMENT = 64
 
@@ -61,6 +62,7 @@ def compile_artifact(bytecode: Path, folder: Path) -> None:
     }
     with_kernels = _with_kernels(graphs)
     _check_sizes(graphs.values())
+    _check_scatters(graphs.values())
     prefix = _unused_prefix(graphs)
 
     flattener = Flattener(graphs)
@@ -178,6 +180,30 @@ def _check_sizes(graphs: Any) -> None:
                         f"function {_name(graph)!r}: {operation.name!r} makes a tensor of {list(kind.shape)} "
                         f"{kind.dtype}, which is more than this machine's memory of {memory >> 30} GiB"
                     )
+
+
+def _check_scatters(graphs: Any) -> None:
+    """Refuse values that do not lie as their indices say: the interpreter would end the process over them."""
+    from coreai._compiler.ir import RankedTensorType
+
+    for graph in graphs:
+        for operation in nested(graph):
+            if operation.name != _SCATTER:
+                continue
+            types = [operand.type for operand in operation.operands]
+            if not all(isinstance(one, RankedTensorType) for one in types):
+                continue
+            into, at, values = map(tensor_type, types)
+            if not at.shape or at.shape[-1] == "?":
+                continue
+            wanted = len(at.shape) - 1 + len(into.shape) - at.shape[-1]
+            if len(values.shape) != wanted:
+                raise ArtifactError(
+                    f"function {_name(graph)!r}: {operation.name!r} puts values of {list(values.shape)} at indices of "
+                    f"{list(at.shape)} into {list(into.shape)}, which Core AI's interpreter cannot run: they should "
+                    f"have rank {wanted}. coreai-torch writes this for x[positions] = y with one position, and not for "
+                    f"x.index_copy_(0, positions, y)"
+                )
 
 
 def _unused_prefix(graphs: Mapping[str, Any]) -> str:
