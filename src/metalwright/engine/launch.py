@@ -26,7 +26,7 @@ from metalwright.errors import ArgumentError, KernelFault, KernelTimeout
 
 # fewer threads than this are done before another OS thread has woken up; a fiber costs ten times a plain thread
 _THREADS_WORTH_A_WORKER = 16_384
-_FIBERS_WORTH_A_WORKER = 2_048
+_FIBERS_WORTH_A_WORKER = 4_096
 _CHUNKS_PER_WORKER = 16
 _BUFFER_KINDS = ("tensor", "pointer", "reference")
 _LOG_BYTES = 1 << 20
