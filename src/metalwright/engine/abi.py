@@ -8,7 +8,7 @@ from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 FIBER_BYTES = 256
 SCHEDULER_BYTES = 65536
 LOG_RECORD_BYTES = 32
-GATHERED_BYTES = 32 * 32  # what the lanes of a simdgroup exchange
+GATHERED_BYTES = (32 + 1) * 32  # what the lanes of a simdgroup exchange, and what they fold it to
 
 
 class BufferStruct(ctypes.Structure):

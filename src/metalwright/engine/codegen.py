@@ -37,6 +37,7 @@ _FOR_CHECKS = (
     "__mw_exchange",
     "__mw_lane",
     "__mw_gathered",
+    "__mw_folded",
     "__mw_whole_simdgroup",
 )
 _EXPORTED = ("mw_run", "__mw_private_sizes")

@@ -32,7 +32,7 @@ _ENDINGS = ("__mw_trap", "__mw_too_deep")
 # calls that need a fiber under the thread, or its position
 NEED_FIBERS = (
     *(*_MEETINGS, *_ENDINGS),
-    *("__mw_lane", "__mw_gathered", "__mw_log", "__mw_whole_simdgroup"),
+    *("__mw_lane", "__mw_gathered", "__mw_folded", "__mw_log", "__mw_whole_simdgroup"),
 )
 _SITED = {
     name: text.call_pattern(name) for name in (*_MEETINGS, *_ENDINGS, "__mw_whole_simdgroup", "__mw_scope")

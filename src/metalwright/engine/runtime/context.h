@@ -33,7 +33,8 @@ typedef struct mw_context {
   mw_launch *launch;
   mw_worker *worker;
   u32 active;       // lanes that took part in the exchange that was resolved last
-  u8 gathered[MW_LANES][MW_EXCHANGE_BYTES];
+  u32 folded;       // lanes whose values have been folded since: to the row behind theirs
+  u8 gathered[MW_LANES + 1][MW_EXCHANGE_BYTES];
 } mw_context;
 
 // What hardly ever runs stays out of the kernel's own code.

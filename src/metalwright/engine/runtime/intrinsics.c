@@ -16,6 +16,13 @@ u32 __mw_exchange(mw_context *context, const void *value, u32 bytes, u32 site) {
 // The values of the last exchange, MW_EXCHANGE_BYTES apart; those of lanes that took no part are not set.
 const void *__mw_gathered(mw_context *context) { return context->gathered; }
 
+// Whether a lane of `members` has folded these values already; the next that asks is told so.
+u32 __mw_folded(mw_context *context, u32 members) {
+  u32 known = context->folded == members;
+  context->folded = members;
+  return known;
+}
+
 u32 __mw_lane(mw_context *context) { return context->current->lane; }
 
 // What a matrix of a simdgroup is made of lies in all lanes: `active`, which took part, must be every one.

@@ -60,6 +60,7 @@ static int mw_resolve_exchange(mw_context *context, u32 first, u32 count) {
   }
   if (site == ~0u) return 0;
   context->active = 0;
+  context->folded = 0;
   for (u32 i = first; i < first + count; i++) {
     mw_fiber *fiber = mw_fiber_at(context, i);
     if (fiber->state != MW_AT_EXCHANGE || fiber->site != site) continue;
@@ -184,6 +185,7 @@ void mw_run_groups(mw_launch *launch, mw_worker *worker) {
   context.launch = launch;
   context.worker = worker;
   context.active = 0;
+  context.folded = 0;
   context.fuel = MW_FUEL;
   u64 ended = 0;
   char *next = worker->arena + __mw_arena_bytes;

@@ -26,6 +26,9 @@ extern "C" {
 [[clang::convergent]] void __mw_barrier(void* context, __mw::u32 flags, __mw::u32 site);
 [[clang::convergent]] __mw::u32 __mw_exchange(void* context, const void* value, __mw::u32 bytes, __mw::u32 site);
 const void* __mw_gathered(void* context);
+// Whether the values of these lanes have been folded since the last exchange; from now on they have. The result lies
+// behind what is gathered.
+__mw::u32 __mw_folded(void* context, __mw::u32 members);
 __mw::u32 __mw_lane(void* context);
 // Stops where `active` is not every lane.
 void __mw_whole_simdgroup(void* context, __mw::u32 active, __mw::u32 site);
