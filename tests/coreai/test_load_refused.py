@@ -12,7 +12,7 @@ import pytest
 import torch
 from coreai.authoring import CustomMetalKernel
 
-from metalwright.coreai import compiled, export, load
+from metalwright.coreai import compiled, export, inspect, load
 from metalwright.errors import (
     ArgumentError,
     ArtifactError,
@@ -59,9 +59,10 @@ def metadata(artifact: Path, **changed: str) -> None:
 
 
 def refuse(artifact: Path, message: str) -> None:
-    with pytest.raises(ArtifactError, match=message) as caught:
-        load(artifact)
-    assert str(artifact) in str(caught.value)
+    for read in (load, inspect):
+        with pytest.raises(ArtifactError, match=message) as caught:
+            read(artifact)
+        assert str(artifact) in str(caught.value)
     assert compiled.stats().entries == 0
 
 

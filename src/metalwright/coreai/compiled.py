@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import json
 import os
 import pickle
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 import weakref
@@ -25,18 +23,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from metalwright import children
-from metalwright.coreai import compiling, files, interpreter
+from metalwright.coreai import apart, compiling, files, interpreter
 from metalwright.coreai.plan import Plan
 from metalwright.engine import cache
-from metalwright.errors import ArtifactError, MetalwrightError
+from metalwright.errors import ArtifactError
 
 _DEFAULT_LIMIT_BYTES = 4 * 1024**3
 _FILES = "files.json"
 # a larger file, which holds weights, would take longer to read than all else takes: its size has to do
 _DIGESTED_BYTES = 32 * 1024**2
 _SOURCES = "arrays artifact compiling elements flatten inspect interpreter plan segments splitting".split()
-_QUOTED_CHARACTERS = 300
 _ENTRY = re.compile(rf"[0-9a-f]{{64}}{re.escape(interpreter.SUFFIX)}")
 _TEMPORARY = ".tmp-"
 # a temporary folder this old belongs to a process that died
@@ -174,43 +170,14 @@ def _remove(entry: Path) -> None:
 
 def _run(path: Path, new: Path) -> None:
     """Compile in another process."""
-    with tempfile.TemporaryFile() as messages:
-        child = subprocess.run(
-            children.command("metalwright.coreai.compiling", "main"),
-            input=pickle.dumps((str(files.program_of(path)), str(new))),
-            stdout=subprocess.PIPE,
-            stderr=messages,
-            check=False,
-        )
-        messages.seek(0)
-        said = " ".join(messages.read().decode("utf-8", "replace").split())[-_QUOTED_CHARACTERS:]
-    try:
-        error: MetalwrightError | None = pickle.loads(child.stdout)
-    except (EOFError, pickle.UnpicklingError):
-        error = ArtifactError(f"Core AI's reader stopped on it with status {child.returncode}: {said}")
-    if error is not None:
-        error.args = (f"{path}: {error}{_versions(path)}",)
-        raise error
-
-
-def _versions(path: Path) -> str:
-    """Say so where another version of Core AI has written an artifact that this one cannot read."""
-    producer, own = files.producer_of(path), f"coreai-core {_installed()}"
-    if producer == own:
-        return ""
-    return f"; it was written by {producer or 'an unknown program'}, and {own} is installed: another version is needed"
-
-
-@functools.cache
-def _installed() -> str:
-    return importlib.metadata.version("coreai-core")
+    apart.call(path, "metalwright.coreai.compiling", (str(files.program_of(path)), str(new)))
 
 
 @functools.cache
 def _identity() -> str:
     """Return a text that changes with anything that the compiled parts depend on besides the artifact."""
     here = Path(__file__).parent
-    return cache.key(_installed(), *((here / f"{name}.py").read_bytes() for name in _SOURCES))
+    return cache.key(apart.installed(), *((here / f"{name}.py").read_bytes() for name in _SOURCES))
 
 
 def trim(keep: Path | None = None) -> None:

@@ -1,7 +1,7 @@
 """From the bytecode of an artifact to what is run: a plan, the parts for the interpreter, the constants for kernels.
 
-This runs in a process of its own (:mod:`metalwright.coreai.compiled`): Core AI's reader ends the process on bytecode
-that it does not understand, and what it has taken of memory goes with it.
+This runs in a process of its own (:mod:`metalwright.coreai.apart`), and what Core AI's reader takes of memory goes
+with it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import math
 import os
 import pickle
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from metalwright.coreai import arrays, elements, interpreter
+from metalwright.coreai import apart, arrays, elements, interpreter
 from metalwright.coreai.flatten import INVOKE, Flattener, callee_name, nested, tensor_type
 from metalwright.coreai.inspect import GRAPH, KERNEL, PRIVATE, function_of
 from metalwright.coreai.plan import (
@@ -29,7 +28,7 @@ from metalwright.coreai.plan import (
 )
 from metalwright.coreai.segments import Segments, output_names
 from metalwright.coreai.splitting import Splitter
-from metalwright.errors import ArtifactError, MetalwrightError
+from metalwright.errors import ArtifactError
 
 _SCATTER = "coreai.scatter_nd"
 PLAN, CONSTANTS = "plan.pickle", "constants.bin"
@@ -37,19 +36,8 @@ _ALIGNMENT = 64
 
 
 def main() -> None:
-    """Compile for the parent, which gives two paths: bytecode to read and a folder to write; reply with an error."""
-    bytecode, folder = pickle.load(sys.stdin.buffer)
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the interpreter's own messages are no answers
-    error: MetalwrightError | None = None
-    try:
-        compile_artifact(Path(bytecode), Path(folder))
-    except MetalwrightError as found:
-        error = found
-    except Exception as found:
-        error = ArtifactError(f"Core AI cannot compile it: {type(found).__name__}: {found}")
-    pickle.dump(error, answers)
-    answers.flush()
+    """Compile for the parent, which gives two paths: bytecode to read and a folder to write."""
+    apart.answer(lambda paths: compile_artifact(*map(Path, paths)))
 
 
 def compile_artifact(bytecode: Path, folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from metalwright.coreai import files, signature
+from metalwright.coreai import apart, files, interpreter, signature
 from metalwright.coreai.artifact import (
     Artifact,
     Function,
@@ -17,7 +17,6 @@ from metalwright.coreai.artifact import (
     Size,
     TensorInfo,
 )
-from metalwright.errors import ArtifactError
 
 KERNEL = "coreai.metal4_kernel"
 GRAPH = "coreai.graph"
@@ -33,12 +32,17 @@ def inspect(path: str | Path) -> Artifact:
     """
     path = Path(path)
     files.check_whole(path)
-    from coreai.authoring import AIModelAsset
+    functions, kernels = apart.call(path, "metalwright.coreai.inspect", str(files.program_of(path)))
+    return Artifact(path, functions, kernels)
 
-    try:
-        module = AIModelAsset.load(path).program._module._mlir_module
-    except Exception as error:
-        raise ArtifactError(f"{path}: cannot be read: {error}") from error
+
+def main() -> None:
+    """Read bytecode for the parent, which gives its path; reply with the functions and kernels."""
+    apart.answer(lambda bytecode: _read(Path(bytecode)))
+
+
+def _read(bytecode: Path) -> tuple[tuple[Function, ...], tuple[Kernel, ...]]:
+    module = interpreter.read_module(bytecode)
     functions: list[Function] = []
     kernels: list[Kernel] = []
     for graph in operations(module.operation, GRAPH):
@@ -46,7 +50,7 @@ def inspect(path: str | Path) -> Artifact:
         if PRIVATE not in graph.attributes:
             functions.append(function)
         kernels += [_kernel(op, function.name) for op in operations(graph, KERNEL)]
-    return Artifact(path, tuple(functions), tuple(kernels))
+    return tuple(functions), tuple(kernels)
 
 
 def operations(operation: Any, name: str) -> Iterator[Any]:
