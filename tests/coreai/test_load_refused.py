@@ -218,6 +218,7 @@ def test_a_kernel_that_writes_outside(tmp_path: Path) -> None:
     with pytest.raises(MemoryFault, match=r"kernel 'odd_\w+'") as caught:
         model(x=X)
     assert caught.value.site is not None
+    assert caught.value.__context__ is None  # no error of ours that says nothing
 
 
 def test_sizes_that_no_gpu_accepts(tmp_path: Path) -> None:

@@ -123,11 +123,17 @@ class _Loop(threading.local):
 _own = _Loop()
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for a coroutine, also where this thread has an event loop at work already, as in a notebook."""
+def _in_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        return False
+    return True
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for a coroutine, also where this thread has an event loop at work already, as in a notebook."""
+    if not _in_a_loop():
         return _own.loop.run_until_complete(work)
     began: list[int] = []
     with ThreadPoolExecutor(1) as other:
