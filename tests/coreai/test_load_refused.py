@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from coreai._compiler.dialects import coreai
 from coreai.authoring import CustomMetalKernel
 
 from metalwright.coreai import compiled, export, inspect, load
@@ -140,6 +141,23 @@ def test_a_result_that_no_memory_holds(tmp_path: Path) -> None:
         ArtifactError, match=r"function 'main': 'coreai.metal4_kernel' makes a tensor of \[1048576"
     ):
         load(path)
+
+
+@pytest.mark.parametrize("kernel", [False, True], ids=["plain", "with-a-kernel"])
+def test_what_the_interpreter_refuses_while_it_runs(tmp_path: Path, kernel: bool) -> None:
+    def write() -> None:
+        def body(x: object, at: object) -> list[object]:
+            taken = coreai.gather_nd(x, at)
+            return [doubled(taken) if kernel else taken]
+
+        one("main", {"x": tensor((4,)), "at": tensor((2, 1), np.int32)}, {"y": tensor((2,))}, body)
+
+    model = load(save(tmp_path / "m.aimodel", write))
+    assert model(x=X, at=np.array([[1], [3]], np.int32))["y"].tolist() == ([2, 6] if kernel else [1, 3])
+    with pytest.raises(
+        ArtifactError, match="function 'main': Core AI's interpreter cannot run .*Index 100 is out"
+    ):
+        model(x=X, at=np.array([[1], [100]], np.int32))
 
 
 class _Put(torch.nn.Module):

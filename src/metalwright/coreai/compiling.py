@@ -103,7 +103,9 @@ def _write_constants(module: Any, names: Mapping[int, str], folder: Path) -> tup
 
     async def value_of(name: str) -> Any:
         function = model.load_function(function_name=name, intermediate_logger=None, profiler=None)
-        return (await interpreter.call(function, {}, {}))[output_names(1)[0]]
+        return (await interpreter.call(function, {}, {}, "the artifact", "what depends on constants alone"))[
+            output_names(1)[0]
+        ]
 
     with (folder / CONSTANTS).open("wb") as file:
         for value, name in names.items():

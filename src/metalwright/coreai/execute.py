@@ -27,7 +27,6 @@ from metalwright.coreai.plan import (
     steps,
 )
 from metalwright.coreai.segments import input_names, output_names
-from metalwright.errors import ArtifactError
 
 
 class Value:
@@ -149,6 +148,7 @@ class _Native:
         self.function = function
         self.inputs = input_names(len(segment.inputs))
         self.outputs = output_names(len(segment.outputs))
+        self.operations = ", ".join(dict.fromkeys(segment.operations))
 
 
 class _Run:
@@ -222,13 +222,9 @@ class _Run:
             for name, number in zip(native.inputs, segment.inputs, strict=True)
         }
         began = time.perf_counter()
-        try:
-            made = await interpreter.call(native.function, given, {})
-        except Exception as error:
-            operations = ", ".join(dict.fromkeys(segment.operations))
-            raise ArtifactError(
-                f"function {executor._name!r}: Core AI's interpreter cannot run {operations}: {error}"
-            ) from error
+        made = await interpreter.call(
+            native.function, given, {}, f"function {executor._name!r}", native.operations
+        )
         seconds = time.perf_counter() - began
         self._workspace.give_up(given.values(), (made[name] for name in native.outputs))
         for name, number in zip(native.outputs, segment.outputs, strict=True):

@@ -101,9 +101,18 @@ def load(folder: Path) -> Any:
     return run(read())
 
 
-async def call(function: Any, inputs: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """Call a function of the interpreter's; arrays are ``coreai.runtime._NDArray``."""
-    results = await function(inputs=dict(inputs), state=dict(state))
+async def call(
+    function: Any, inputs: Mapping[str, Any], state: Mapping[str, Any], where: str, what: str
+) -> dict[str, Any]:
+    """Call a function of the interpreter's; arrays are ``coreai.runtime._NDArray``.
+
+    Raises:
+        ArtifactError: The interpreter cannot run ``what``, which is in ``where``.
+    """
+    try:
+        results = await function(inputs=dict(inputs), state=dict(state))
+    except Exception as error:
+        raise ArtifactError(f"{where}: Core AI's interpreter cannot run {what}: {error}") from error
     made = dict(results)
     # the interpreter never lets go of the dict that it returns, and so of every array in it (coreai-core 1.0.0b3)
     results.clear()

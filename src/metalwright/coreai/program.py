@@ -21,7 +21,7 @@ from metalwright.coreai.kernels import EmbeddedKernel
 from metalwright.coreai.plan import Constant, FunctionPlan, Plan
 from metalwright.coreai.segments import input_names
 from metalwright.engine import workers
-from metalwright.errors import ArgumentError
+from metalwright.errors import ArgumentError, ArtifactError
 
 
 def prepare(path: Path, *, checked: bool, math_mode: str) -> Program:
@@ -101,6 +101,7 @@ class Function:
 
         Raises:
             ArgumentError: An input or a state is missing, unknown, or of another dtype or shape.
+            ArtifactError: The interpreter cannot run a part of it.
         """
         given = {name: Value(native=array) for name, array in inputs.items()}
         made = await self.run_values(given, state, observer)
@@ -120,7 +121,7 @@ class Function:
         interpreter.check_process()
         if self._body is None:
             natives = {name: value.native(self._program.allocator) for name, value in inputs.items()}
-            made = await interpreter.call(self._whole, natives, state)
+            made = await interpreter.call(self._whole, natives, state, f"function {self.name!r}", "it")
             return {info.name: Value(native=made[info.name]) for info in self.outputs}
         # now: the memory that an input is copied to is used again during the run
         given, kept = ([value.array for value in values] for values in (taken, held))
