@@ -21,7 +21,7 @@ from metalwright.coreai.kernels import EmbeddedKernel
 from metalwright.coreai.plan import Constant, FunctionPlan, Plan
 from metalwright.coreai.segments import input_names
 from metalwright.engine import workers
-from metalwright.errors import ArgumentError, ArtifactError
+from metalwright.errors import ArgumentError
 
 
 def prepare(path: Path, *, checked: bool, math_mode: str) -> Program:
