@@ -21,7 +21,7 @@ from coreai._compiler.dialects import coreai
 from coreai.authoring import CustomMetalKernel
 
 import metalwright
-from metalwright.coreai import compiled, load
+from metalwright.coreai import compiled, interpreter, load
 from metalwright.coreai.execute import KernelRun, SegmentRun
 from metalwright.errors import ArgumentError, ArtifactError
 from tests.coreai.graphs import GID, constant, doubled, handle, launch, one, save, tensor, token
@@ -357,6 +357,8 @@ def test_ctrl_c_stops_a_kernel_that_does_not_end(tmp_path: Path, inside: bool) -
     async def call() -> None:
         model(x=X)
 
+    # what a shell starts in the background ignores the signal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     loop = asyncio.new_event_loop()
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -366,7 +368,18 @@ def test_ctrl_c_stops_a_kernel_that_does_not_end(tmp_path: Path, inside: bool) -
     finally:
         timer.join()
         loop.close()
+        signal.signal(signal.SIGINT, before)
     assert model(x=X + 1)["y"].shape == (4,)
+
+
+def test_what_is_interrupted_before_it_has_begun_does_not_begin() -> None:
+    async def work() -> None:
+        raise AssertionError("it began")
+
+    apart = interpreter._Apart()
+    apart.interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        apart.run(work())
 
 
 def test_threads_may_share_a_model(tmp_path: Path) -> None:

@@ -144,27 +144,45 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Wait for a coroutine, also where this thread has an event loop at work already, as in a notebook."""
     if not _in_a_loop():
         return _own.loop.run_until_complete(work)
-    began: list[int] = []
+    apart = _Apart()
     with ThreadPoolExecutor(1) as other:
-        made = other.submit(_run_apart, work, began)
+        made = other.submit(apart.run, work)
         try:
             return made.result()
         except KeyboardInterrupt:
             # Ctrl-C comes to this thread: hand it on to the one in which the kernel may not end
-            for thread in began:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)
-                )
+            apart.interrupt()
             raise
 
 
-def _run_apart(work: Coroutine[Any, Any, T], began: list[int]) -> T:
-    with asyncio.Runner() as runner:
-        began.append(threading.get_ident())
-        try:
-            return runner.run(work)
-        finally:
-            began.clear()
+class _Apart:
+    """A coroutine in a thread of its own, which can be interrupted from another."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread = 0
+        self._interrupted = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        with asyncio.Runner() as runner:
+            with self._lock:
+                if self._interrupted:
+                    work.close()
+                    raise KeyboardInterrupt
+                self._thread = threading.get_ident()
+            try:
+                return runner.run(work)
+            finally:
+                with self._lock:
+                    self._thread = 0
+
+    def interrupt(self) -> None:
+        with self._lock:
+            self._interrupted = True
+            if self._thread:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._thread), ctypes.py_object(KeyboardInterrupt)
+                )
 
 
 def _let_threads_return() -> None:
