@@ -97,6 +97,7 @@ def execute(
     reverse: bool = False,
     track_written: bool = False,
     timeout: float | None = None,
+    watched: bool = False,
     group_name: str = "threads_per_threadgroup",
 ) -> Execution:
     """Execute the MSL of a kernel on the CPU.
@@ -114,6 +115,7 @@ def execute(
         reverse: Let the threadgroups, and the threads of each, run in the opposite order.
         track_written: Record which elements of the results were written; needs ``checked``.
         timeout: Seconds after which a kernel that runs ``checked`` is stopped; no limit by default.
+        watched: Observe races and reads of what nobody wrote, for the report; needs ``checked``.
         group_name: What messages call ``threads_per_threadgroup``.
 
     Raises:
@@ -125,6 +127,8 @@ def execute(
     options = _options(kernel, math_mode, checked)
     if track_written and not options.checked:
         raise ArgumentError(f"kernel {kernel.name!r}: track_written needs checked=True")
+    if watched and not options.checked:
+        raise ArgumentError(f"kernel {kernel.name!r}: watched needs checked=True")
     name = kernel.name
     grid = validation.size3(name, "threads_per_grid", threads_per_grid)
     group = validation.size3(name, group_name, threads_per_threadgroup)
@@ -139,11 +143,11 @@ def execute(
     _check_kinds(kernel, values)
     prepared = _prepare(kernel)
 
-    key = (_signature(kernel, values), shapes, grid, group, options, _text(kernel))
+    key = (_signature(kernel, values), shapes, grid, group, options, watched, _text(kernel))
     plan = prepared.plans.get(key)
     if plan is None:
         validation.check_sizes(name, "threads_per_grid", grid, group_name, group)
-        plan = _plan(kernel, prepared, values, shapes, options)
+        plan = _plan(kernel, prepared, values, shapes, options, watched)
         if len(prepared.plans) >= _PLANS_KEPT:
             prepared.plans.clear()
         prepared.plans[key] = plan
@@ -160,7 +164,16 @@ def execute(
             shadows.append(np.zeros((*result.shape, result.device.size), np.uint8))
             written = shadows[-1].ctypes.data
         arguments.append(
-            Buffer(result.name, address, result.device.element, result.extents, result.nbytes, True, written)
+            Buffer(
+                result.name,
+                address,
+                result.device.element,
+                result.extents,
+                result.nbytes,
+                True,
+                written,
+                fresh=True,
+            )
         )
     report = plan.program.launch(
         arguments, grid, group, max_workers=workers, reverse=reverse, timeout=timeout
@@ -355,6 +368,7 @@ def _plan(
     values: Sequence[Any],
     shapes: tuple[tuple[int, ...], ...],
     options: _Options,
+    watched: bool,
 ) -> _Plan:
     described: list[Any] = []
     parameters: list[Parameter] = []
@@ -376,7 +390,7 @@ def _plan(
         )
     )
     outputs = [Parameter(result.device, len(result.shape)) for result in results]
-    return _Plan(_program(kernel, prepared, parameters, outputs, options), results)
+    return _Plan(_program(kernel, prepared, parameters, outputs, options, watched), results)
 
 
 def _program(
@@ -385,8 +399,9 @@ def _program(
     inputs: Sequence[Parameter],
     results: Sequence[Parameter],
     options: _Options,
+    watched: bool,
 ) -> Any:
-    key = (tuple(inputs), tuple(results), options, _text(kernel))
+    key = (tuple(inputs), tuple(results), options, watched, _text(kernel))
     with prepared.lock:
         program = prepared.programs.get(key)
         if program is None:
@@ -395,7 +410,7 @@ def _program(
                 CompileOptions(**options._asdict()),
                 label=kernel.name,
             )
-            program = prepared.programs[key] = load(compiled, source.entry_name(kernel))
+            program = prepared.programs[key] = load(compiled, source.entry_name(kernel), watched=watched)
     return program
 
 

@@ -17,6 +17,7 @@ from metalwright.check import condition, reference
 from metalwright.check.cases import Case, cases_of
 from metalwright.check.data import InputData, ResultData, compare
 from metalwright.check.inputs import seed_for
+from metalwright.check.observed import findings_of
 from metalwright.check.report import CaseReport, Report
 from metalwright.check.tolerance import EXACT, Tolerance, tolerances_by_dtype
 from metalwright.check.verdict import Finding, findings
@@ -134,7 +135,8 @@ def _judge(
     kernel: Any, case: Case, inputs: tuple[Any, ...], settings: _Settings
 ) -> tuple[tuple[ResultData, ...], tuple[Finding, ...]]:
     try:
-        forward = _execute(kernel, case, inputs, settings, reverse=False)
+        # what is seen in one order is seen in any: once is enough
+        forward = _execute(kernel, case, inputs, settings, watched=True)
         backward = _execute(kernel, case, inputs, settings, reverse=True)
     except ToolchainError:
         raise
@@ -146,11 +148,17 @@ def _judge(
         # the reference is the user's code: whatever it raises is this case's outcome
         return (), (Finding("reference", f"the reference raised {type(error).__name__}: {error}"),)
     results = _compare(kernel, forward, backward, expected, settings)
-    return results, findings(results)
+    return results, (*findings_of(forward.report.seen), *findings(results))
 
 
 def _execute(
-    kernel: Any, case: Case, inputs: Sequence[Any], settings: _Settings, *, reverse: bool
+    kernel: Any,
+    case: Case,
+    inputs: Sequence[Any],
+    settings: _Settings,
+    *,
+    reverse: bool = False,
+    watched: bool = False,
 ) -> Execution:
     return execute(
         kernel,
@@ -164,6 +172,7 @@ def _execute(
         reverse=reverse,
         track_written=True,
         timeout=settings.timeout,
+        watched=watched,
         group_name="threads_per_thread_group",
     )
 

@@ -2,18 +2,22 @@
 
 from metalwright.engine.launch import Program, load
 from metalwright.engine.types import (
+    Access,
     Buffer,
     KernelSignature,
     LaunchReport,
     LogLine,
     Module,
     Parameter,
+    Race,
     Scalar,
     Texture,
     ThreadgroupVariable,
+    Uninitialised,
 )
 
 __all__ = [
+    "Access",
     "Buffer",
     "KernelSignature",
     "LaunchReport",
@@ -21,8 +25,10 @@ __all__ = [
     "Module",
     "Parameter",
     "Program",
+    "Race",
     "Scalar",
     "Texture",
     "ThreadgroupVariable",
+    "Uninitialised",
     "load",
 ]

@@ -8,6 +8,10 @@ from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 FIBER_BYTES = 256
 SCHEDULER_BYTES = 65536
 LOG_RECORD_BYTES = 32
+SHADOW_BYTES = 36  # of each word of WORD_BYTES
+WORD_BYTES = 4
+EVENT_RACE, EVENT_UNINITIALISED = 1, 2
+PLACE_BUFFER, PLACE_THREADGROUP = 0, 1
 GATHERED_BYTES = (32 + 1) * 32  # what the lanes of a simdgroup exchange, and what they fold it to
 
 
@@ -21,6 +25,9 @@ class BufferStruct(ctypes.Structure):
         ("written", c_void_p),
         ("rank", c_uint32),
         ("writable", c_uint32),
+        ("shadow", c_void_p),
+        ("fresh", c_uint32),
+        ("unused", c_uint32),
     ]
 
 
@@ -38,6 +45,34 @@ class FaultStruct(ctypes.Structure):
         ("size", c_uint32),
         ("offset", c_int64),
         ("object_bytes", c_uint64),
+    ]
+
+
+class ObservedStruct(ctypes.Structure):
+    """``mw_observed``."""
+
+    _fields_ = [
+        ("site", c_uint32),
+        ("position", c_uint32 * 3),
+        ("write", c_uint32),
+        ("value", c_uint32),
+    ]
+
+
+class EventStruct(ctypes.Structure):
+    """``mw_event``."""
+
+    _fields_ = [
+        ("kind", c_uint32),
+        ("place", c_uint32),
+        ("object", c_uint32),
+        ("mask", c_uint32),
+        ("offset", c_uint64),
+        ("count", c_uint64),
+        ("other_group", c_uint32),
+        ("barriers", c_uint32),
+        ("now", ObservedStruct),
+        ("before", ObservedStruct),
     ]
 
 
@@ -61,6 +96,11 @@ class LaunchStruct(ctypes.Structure):
         ("log", c_void_p),
         ("log_bytes", c_uint64),
         ("log_used", c_uint64),
+        ("events", c_void_p),
+        ("event_room", c_uint32),
+        ("event_count", c_uint32),
+        ("fenced", c_uint32),
+        ("unused", c_uint32),
         ("fault", FaultStruct),
     ]
 
@@ -77,6 +117,7 @@ class WorkerStruct(ctypes.Structure):
         ("scheduler_stack", c_void_p),
         ("scheduler", c_void_p),
         ("launcher", c_void_p),
+        ("arena_shadow", c_void_p),
         ("paused", c_uint32),
         ("unused", c_uint32),
     ]

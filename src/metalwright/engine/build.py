@@ -14,7 +14,7 @@ from metalwright.errors import Site
 
 def build(module: Module, symbol: str) -> Build:
     """Return the machine code of a kernel, from the disk cache where it is there."""
-    name = cache.key("build", identity(), module.text, symbol, str(module.checked))
+    name = cache.key("build", identity(), module.text, symbol, str(module.checked), str(module.watched))
     stored = cache.fetch(name)
     if stored is not None:
         # a file of the right name and the wrong content is a miss
@@ -35,6 +35,7 @@ def _pack(made: Build) -> bytes:
 def _unpack(data: bytes) -> Build:
     length = int.from_bytes(data[:8], "little")
     facts = json.loads(data[8 : 8 + length])
-    facts["threadgroup_sizes"] = tuple(facts["threadgroup_sizes"])
+    for key in ("threadgroup_sizes", "threadgroup_offsets"):
+        facts[key] = tuple(facts[key])
     facts["sites"] = tuple(Site(**site) if site else None for site in facts["sites"])
     return Build(machine_code=data[8 + length :], **facts)

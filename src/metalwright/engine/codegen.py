@@ -73,6 +73,7 @@ def generate(module: Module, symbol: str) -> Build:
         machine.emit_object(linked),
         prepared.arena_bytes,
         prepared.threadgroup_sizes,
+        prepared.threadgroup_offsets,
         prepared.uses_fibers,
         prepared.private_variables,
         prepared.sites,

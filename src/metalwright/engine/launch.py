@@ -7,6 +7,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 
 from metalwright.engine import abi, faults, limits, log, workers
 from metalwright.engine.build import build
@@ -19,14 +20,18 @@ from metalwright.engine.types import (
     KernelSignature,
     LaunchReport,
     Module,
+    Race,
     Scalar,
     Texture,
+    Uninitialised,
 )
+from metalwright.engine.watching import Watch
 from metalwright.errors import ArgumentError, KernelFault, KernelTimeout
 
 # fewer threads than this are done before another OS thread has woken up; a fiber costs ten times a plain thread
 _THREADS_WORTH_A_WORKER = 16_384
 _FIBERS_WORTH_A_WORKER = 4_096
+_ARGUMENT_ALIGNMENT = 16  # of [[threadgroup(n)]] arguments, as the runtime lays them out
 _CHUNKS_PER_WORKER = 16
 _BUFFER_KINDS = ("tensor", "pointer", "reference")
 _LOG_BYTES = 1 << 20
@@ -117,6 +122,7 @@ class Program:
         if textures:
             arguments = _with_textures(label, arguments, textures)
         frame = _Frame(arguments)
+        watch = Watch(self.module, frame.buffers, arguments) if self.module.watched else None
         launch = abi.LaunchStruct(
             buffers=ctypes.addressof(frame.buffers),
             buffer_count=len(arguments),
@@ -133,8 +139,11 @@ class Program:
         if lines is not None:
             launch.log, launch.log_bytes = ctypes.addressof(lines), _LOG_BYTES
         worth = _FIBERS_WORTH_A_WORKER if self._build.uses_fibers else _THREADS_WORTH_A_WORKER
-        count = min(most_workers, total, max(1, threads // worth))
+        # the observers' notes are one worker's
+        count = 1 if watch else min(most_workers, total, max(1, threads // worth))
         launch.group_chunk = max(1, total // (count * _CHUNKS_PER_WORKER)) if count > 1 else total
+        if watch is not None:
+            watch.enter(launch)
         per_group = min(group[0], grid[0]) * min(group[1], grid[1]) * min(group[2], grid[2])
         deadline = None if timeout is None else time.monotonic() + timeout
         run = functools.partial(self._run, launch, per_group, arena, deadline)
@@ -150,7 +159,24 @@ class Program:
             fault = self._fault(launch.fault, arguments, timeout)
             fault.log = written
             raise fault
-        return LaunchReport(threads, count, seconds, written)
+        seen = self._seen(watch, launch, arguments, threadgroup_memory) if watch is not None else ()
+        return LaunchReport(threads, count, seconds, written, seen)
+
+    def _seen(
+        self,
+        watch: Watch,
+        launch: abi.LaunchStruct,
+        arguments: Sequence[Argument | None],
+        threadgroup_memory: Sequence[int],
+    ) -> tuple[Race | Uninitialised, ...]:
+        names = {p.index: p.name for p in self.signature.parameters if p.kind == "threadgroup"}
+        places = []
+        end = self._build.arena_bytes
+        for index, size in enumerate(threadgroup_memory):
+            start = -(-end // _ARGUMENT_ALIGNMENT) * _ARGUMENT_ALIGNMENT
+            places.append((names.get(index, ""), start, size))
+            end = start + size
+        return watch.seen(launch, self._build, self.module, arguments, places)
 
     def _run(self, launch: abi.LaunchStruct, threads: int, arena: int, deadline: float | None) -> None:
         with workers.borrowed(threads if self._build.uses_fibers else 0, self._stack_bytes, arena) as worker:
@@ -229,11 +255,12 @@ def _run_on_pool(run: Callable[[], None], count: int, launch: abi.LaunchStruct) 
         future.result()
 
 
-def load(module: Module, kernel: str | None = None) -> Program:
+def load(module: Module, kernel: str | None = None, *, watched: bool = False) -> Program:
     """Return a kernel of a compiled program, ready to launch; compiled at most once.
 
     Args:
         module: the program.
+        watched: observe the accesses to shared memory as well; the program has to be checked.
         kernel: the kernel's host name; may be left out where the program has just one.
 
     Raises:
@@ -243,4 +270,6 @@ def load(module: Module, kernel: str | None = None) -> Program:
     if kernel is None and len(module.kernels) == 1:
         kernel = module.kernels[0].name
     signature = module.kernel(kernel or "")
+    if watched:
+        module = replace(module, watched=True)
     return Program(module, signature, build(module, signature.symbol))

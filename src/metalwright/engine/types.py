@@ -60,7 +60,8 @@ class Module:
     those in the program, by the id that the intrinsic is called with.
     ``compiled_lines`` holds the user's lines that were changed before they were compiled, by file and number: the
     columns in the IR are theirs. ``unset_constants`` are the function constants that still need a value.
-    ``recursive_functions`` are those that call themselves, by the number that their faults have.
+    ``recursive_functions`` are those that call themselves, by the number that their faults have. ``watched`` asks that
+    accesses to shared memory are observed, in a module that is ``checked``.
     """
 
     text: str
@@ -72,6 +73,7 @@ class Module:
     compiled_lines: Mapping[tuple[str, int], str] = field(default_factory=dict)
     unset_constants: tuple[str, ...] = ()
     recursive_functions: tuple[str, ...] = ()
+    watched: bool = False
 
     def excerpt(self, site: Site | None) -> str | None:
         """Return the line of the user's MSL at a site."""
@@ -100,6 +102,7 @@ class Build:
     machine_code: bytes = field(repr=False)
     arena_bytes: int
     threadgroup_sizes: tuple[int, ...]
+    threadgroup_offsets: tuple[int, ...]
     uses_fibers: bool
     private_variables: int
     sites: tuple[Site | None, ...]
@@ -111,6 +114,7 @@ class Buffer:
 
     ``address`` is that of element 0, ``extents`` are in Metal's order (the contiguous dimension first),
     ``written`` is the address of ``nbytes`` bytes that are set to 1 where a thread writes (checked mode only).
+    ``fresh`` tells a watched kernel that the elements hold nothing until a thread writes them.
     """
 
     name: str
@@ -120,6 +124,7 @@ class Buffer:
     nbytes: int
     writable: bool
     written: int | None = None
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,10 +166,55 @@ class LogLine:
 
 
 @dataclass(frozen=True)
+class Access:
+    """A thread's access to memory: where in the MSL, and the line there; how (``"reads"``, ``"writes"`` …).
+
+    ``thread`` is its position in the grid, ``value`` the bytes that a write left or a read found.
+    """
+
+    site: Site | None
+    excerpt: str | None
+    thread: tuple[int, int, int]
+    how: str
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two threads touch the same bytes, one of them writes, and nothing orders them.
+
+    ``memory`` is the buffer's or the threadgroup variable's name, ``space`` ``"device"`` or ``"threadgroup"``,
+    ``offset`` where in it, in bytes. ``count`` tells how often these two places met so. ``other_threadgroup``: the
+    threads are of two threadgroups. ``barrier_between``: a barrier stood between, whose flags do not cover this memory.
+    """
+
+    memory: str
+    space: str
+    offset: int
+    now: Access
+    before: Access
+    count: int
+    other_threadgroup: bool
+    barrier_between: bool
+
+
+@dataclass(frozen=True)
+class Uninitialised:
+    """A thread reads what no thread has written: ``memory``, ``space``, ``offset`` and ``count`` as in a race."""
+
+    memory: str
+    space: str
+    offset: int
+    now: Access
+    count: int
+
+
+@dataclass(frozen=True)
 class LaunchReport:
-    """What a launch did besides writing its results."""
+    """What a launch did besides writing its results; ``seen`` is what a watched kernel was seen to do."""
 
     threads: int
     workers: int
     seconds: float
     log: tuple[LogLine, ...] = ()
+    seen: tuple[Race | Uninitialised, ...] = ()

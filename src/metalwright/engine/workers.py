@@ -27,6 +27,8 @@ class WorkerMemory:
         self.struct = abi.WorkerStruct(
             arena=self._allocate(arena_bytes),
             arena_bytes=arena_bytes,
+            # touched by watched kernels alone: memory that nobody touches costs nothing
+            arena_shadow=self._allocate(shadow_bytes(arena_bytes)),
             stacks=self._allocate(threads * stack_bytes),
             stack_bytes=stack_bytes,
             fibers=self._allocate(threads * abi.FIBER_BYTES),
@@ -44,6 +46,11 @@ class WorkerMemory:
         block = mmap.mmap(-1, -(-size // _PAGE) * _PAGE, flags=flags)
         self._blocks.append(block)
         return ctypes.addressof(ctypes.c_char.from_buffer(block))
+
+
+def shadow_bytes(nbytes: int) -> int:
+    """Return the size of what is known of the accesses to this many bytes."""
+    return -(-nbytes // abi.WORD_BYTES) * abi.SHADOW_BYTES
 
 
 def stack_bytes(frame_bytes: int) -> int:

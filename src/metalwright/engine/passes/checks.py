@@ -7,6 +7,7 @@ checked against that object; so a read past the end of ``x`` is found even where
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,6 +28,10 @@ _COPY = re.compile(rf"^\s*(?P<result>{text.NAME}) = freeze ptr (?P<value>{text.N
 # a small struct travels in registers: a tensor of one dimension, returned by value
 _INSERT = re.compile(rf"^\s*(?P<result>{text.NAME}) = insertvalue (?P<rest>.*)$")
 _EXTRACT = re.compile(rf"^\s*(?P<result>{text.NAME}) = extractvalue (?P<rest>.*)$")
+_ANY_NAME = re.compile(text.NAME)
+_RESULT = re.compile(rf"^\s*({text.NAME}) = ")
+# how an access is made, as the runtime's checks.c takes it
+_WRITES, _ATOMIC_BIT, _UNUSED = 1, 2, 4
 _PRIVATES = "%mw.privates"
 _GATHERED = text.call_pattern("__mw_gathered")
 _ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
@@ -65,12 +70,13 @@ class Root:
 
 @dataclass(frozen=True)
 class Access:
-    """One access to memory: the printed pointer, how many bytes (a number or a value's name), is it a write."""
+    """One access to memory: the printed pointer, how many bytes (a number or a value's name)."""
 
     pointer: str
     size: str
     align: int
-    write: int
+    write: bool
+    atomic: bool = False
 
 
 def globals_of(lines: list[str]) -> dict[str, Global]:
@@ -95,6 +101,7 @@ def insert_checks(
     order = _block_order(body)
     privates = _allocas(body)
     out: list[str] = []
+    uses = Counter(name for line in body for name in _ANY_NAME.findall(line))
     block = -1
     for index, line in enumerate(body):
         if (match := text.LABEL.match(line)) is not None:
@@ -102,9 +109,12 @@ def insert_checks(
         debug = text.DEBUG.search(line)
         location = debug.group(1) if debug else None
         suffix = debug.group(0) if debug else ""
+        result = _RESULT.match(line)
+        # a vector of three is copied with the hole behind it, which nobody then looks at
+        unused = result is not None and uses[result.group(1)] == 1
         for access in accesses(line):
             root = root_of(access.pointer)
-            call = _check_call(access, root, threadgroup_bytes, len(privates), location, add_site)
+            call = _check_call(access, root, threadgroup_bytes, len(privates), unused, location, add_site)
             if call:
                 out.append(f"  {call}{suffix}")
         if _TERMINATOR.match(line) and any(order[target] <= block for target in _targets(body, index)):
@@ -153,18 +163,22 @@ def accesses(line: str) -> list[Access]:
     align = int(match_align.group(1)) if match_align else 1
     if match := _LOAD.match(line):
         type_name, rest = text.take_type(match["rest"])
-        return [Access(_pointer(rest), str(text.store_bytes(type_name)), align, 0)]
+        atomic = " load atomic " in line
+        return [Access(_pointer(rest), str(text.store_bytes(type_name)), align, False, atomic)]
     if match := _STORE.match(line):
         value, pointer = text.split_arguments(match["rest"])[:2]
-        return [Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
+        size = str(text.store_bytes(text.take_type(value)[0]))
+        return [Access(_pointer(pointer), size, align, True, " store atomic " in line)]
     if match := _ATOMIC.match(line):
         pointer, value = text.split_arguments(match["rest"])[:2]
-        return [Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, 1)]
+        return [Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, True, True)]
     if match := _BLOCK.search(line):
         to, source, length = text.split_arguments(match["arguments"])[:3]
         size = text.value_of(length)
-        read = [] if match["kind"] == "memset" else [Access(_pointer(source), size, _alignment(source), 0)]
-        return [*read, Access(_pointer(to), size, _alignment(to), 1)]
+        read = (
+            [] if match["kind"] == "memset" else [Access(_pointer(source), size, _alignment(source), False)]
+        )
+        return [*read, Access(_pointer(to), size, _alignment(to), True)]
     return []
 
 
@@ -237,6 +251,7 @@ def _check_call(
     root: Root,
     threadgroup_bytes: dict[int, int],
     privates: int,
+    unused: bool,
     location: str | None,
     add_site: Callable[[str | None], int],
 ) -> str | None:
@@ -246,9 +261,10 @@ def _check_call(
     whole = access.pointer == root.name and access.size.isdigit() and _fits(int(access.size), root.type_name)
     if whole and not (root.kind == "constant" and access.write):
         return None
+    how = _WRITES * access.write + _ATOMIC_BIT * access.atomic + _UNUSED * unused
     common = (
         f"ptr %2, ptr {access.pointer}, i64 {access.size}, i64 {access.align}, i32 {add_site(location)}, "
-        f"i32 {access.write}"
+        f"i32 {how}"
     )
     if root.kind == "buffer":
         return f"call void @__mw_check_buffer({common}, i32 {root.number})"

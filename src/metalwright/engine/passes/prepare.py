@@ -27,11 +27,15 @@ _NAMED_NODE = re.compile(r"^!llvm\.(?:ident|linker)")
 
 @dataclass(frozen=True)
 class PreparedKernel:
-    """A kernel's IR and the facts that a launch needs; ``threadgroup_sizes`` are in bytes, by the variables' ids."""
+    """A kernel's IR and the facts that a launch needs.
+
+    ``threadgroup_sizes`` and ``threadgroup_offsets`` are in bytes, by the variables' ids.
+    """
 
     text: str
     arena_bytes: int
     threadgroup_sizes: tuple[int, ...]
+    threadgroup_offsets: tuple[int, ...]
     uses_fibers: bool
     private_variables: int
     sites: tuple[Site | None, ...]
@@ -68,13 +72,14 @@ def prepare(module: Module, symbol: str) -> PreparedKernel:
         for line in _without_functions(lines)
         if not (line.startswith("declare") and "@__mw_check" in line)
     ]
-    facts = _facts(module.checked, uses_fibers, arena.bytes, private, variables)
+    facts = _facts(module, uses_fibers, arena.bytes, private, variables)
     declarations = _CHECK_DECLARATIONS if module.checked else ""
     if not any("@__mw_trap(" in line for line in outside if line.startswith("declare")):
         declarations += "declare void @__mw_trap(ptr, i32)\n"
     whole = "\n".join([*outside, *body, declarations, facts, ""])
     sizes = tuple(arena.variables.get(i, (0, 0))[1] for i in range(len(module.threadgroup_variables)))
-    return PreparedKernel(whole, arena.bytes, sizes, uses_fibers, len(private), tuple(table.sites))
+    offsets = tuple(arena.variables.get(i, (0, 0))[0] for i in range(len(module.threadgroup_variables)))
+    return PreparedKernel(whole, arena.bytes, sizes, offsets, uses_fibers, len(private), tuple(table.sites))
 
 
 def _without_functions(lines: list[str]) -> list[str]:
@@ -87,7 +92,7 @@ def _without_functions(lines: list[str]) -> list[str]:
 
 
 def _facts(
-    checked: bool,
+    module: Module,
     uses_fibers: bool,
     arena_bytes: int,
     private: list[str],
@@ -101,7 +106,8 @@ def _facts(
     sizes = [f"i64 {text.size_expression(type_name)}" for type_name in private]
     return "\n".join(
         [
-            f"@__mw_checked = constant i32 {int(checked)}",
+            f"@__mw_checked = constant i32 {int(module.checked)}",
+            f"@__mw_watched = constant i32 {int(module.watched)}",
             f"@__mw_uses_fibers = constant i32 {int(uses_fibers)}",
             f"@__mw_arena_bytes = constant i32 {arena_bytes}",
             f"@__mw_constants = constant [{len(constants)} x {{ ptr, i64 }}] [{', '.join(constants)}]",

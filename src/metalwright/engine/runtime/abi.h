@@ -19,6 +19,9 @@ typedef struct {
   char *written;  // one byte for each byte of data, set when a thread writes it; 0: not wanted
   u32 rank;
   u32 writable;
+  char *shadow;  // what is known of the accesses to each word (observe.h); 0: it is not observed
+  u32 fresh;     // its elements hold nothing until a thread writes them
+  u32 unused;
 } mw_buffer;
 
 // Where one thread stands; all that the thread attributes of a kernel are computed from.
@@ -73,6 +76,30 @@ typedef struct {
   u32 unused;
 } mw_log_record;
 
+enum mw_event_kind { MW_EVENT_RACE = 1, MW_EVENT_UNINITIALISED, MW_EVENT_INACTIVE_LANE };
+enum mw_place { MW_PLACE_BUFFER, MW_PLACE_THREADGROUP };
+
+// One access that took part in what an observer saw. `values` are the bytes of its word, where they are known.
+typedef struct {
+  u32 site;
+  u32 position[3];  // of the thread in the grid
+  u32 write;        // 0: it reads; 1: it writes; 2 and 3: the same, atomically
+  u32 value;
+} mw_observed;
+
+// Something that an observer saw: the later access of two, and the earlier.
+typedef struct {
+  u32 kind;
+  u32 place;
+  u32 object;        // index of the buffer
+  u32 mask;          // the bytes of the word that both touched
+  u64 offset;        // of the word, from the start of the buffer or of all threadgroup memory
+  u64 count;         // how often these two places met
+  u32 other_group;   // the two threads are of different threadgroups
+  u32 barriers;      // barriers stood between, which do not order this kind of memory
+  mw_observed now, before;
+} mw_event;
+
 typedef struct {
   const mw_buffer *buffers;
   u32 buffer_count;
@@ -90,6 +117,11 @@ typedef struct {
   char *log;
   u64 log_bytes;          // room
   u64 log_used;           // what was asked for; past log_bytes: lines were dropped
+  mw_event *events;       // what the observers saw, each pair of places once
+  u32 event_room;
+  u32 event_count;        // may be larger than the room
+  u32 fenced;             // the program orders threadgroups by fences of its own
+  u32 unused;
   mw_fault fault;
 } mw_launch;
 
@@ -103,10 +135,13 @@ typedef struct {
   char *scheduler_stack;    // of MW_SCHEDULER_BYTES, where the kernel is checked
   void *scheduler;    // stack pointer of the scheduler while the launcher runs
   void *launcher;     // stack pointer of the launcher while the scheduler runs
+  char *arena_shadow; // as a buffer's
   u32 paused;         // mw_run came back to let the launcher look around: call it again
   u32 unused;
 } mw_worker;
 
 enum { MW_FIBER_BYTES = 256, MW_SCHEDULER_BYTES = 65536 };
+
+enum { MW_SHADOW_BYTES = 36 };  // of each word of 4 bytes, and of a part of one at the end
 
 #endif

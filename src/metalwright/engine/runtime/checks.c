@@ -1,4 +1,5 @@
-// What checked mode calls before an access and at the end of each round of a loop.
+// What checked mode calls before an access and at the end of each round of a loop. How an access is made is told by
+// bits: 1 it writes, 2 it is atomic, 4 nobody uses what it reads.
 #include "context.h"
 
 // A kernel has hundreds of accesses: what becomes part of it for each is a comparison, and what follows a wrong one is
@@ -53,32 +54,38 @@ static void mw_note_written(const mw_buffer *buffer, const char *at, u64 size, u
 }
 
 // An access whose pointer was made from buffer argument `index`.
-void __mw_check_buffer(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write, u32 index) {
+void __mw_check_buffer(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 how, u32 index) {
+  u32 write = how & 1;
   const mw_buffer *buffer = &context->buffers[index];
   if (!mw_inside(at, size, buffer->data, buffer->bytes) || mw_misaligned(at, align) || !mw_may_touch(buffer, write))
     mw_fail_buffer(context, at, size, align, site, write, index);
   mw_note_written(buffer, at, size, write);
+  if (__mw_watched) mw_watch_buffer(context, index, at, size, site, how);
 }
 
 // An access whose pointer was made from a variable of known place and size: threadgroup, private or constant.
-void __mw_check_object(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write, u32 kind, char *start,
+void __mw_check_object(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 how, u32 kind, char *start,
                        u64 bytes, u32 object) {
+  u32 write = how & 1;
   if (!mw_inside(at, size, start, bytes) || mw_misaligned(at, align) || (write && kind == MW_FAULT_CONSTANT))
     mw_fail_object(context, at, size, align, site, write, kind, start, bytes, object);
+  if (__mw_watched && (kind == MW_FAULT_THREADGROUP || kind == MW_FAULT_THREADGROUP_ARGUMENT))
+    mw_watch_arena(context, at, size, site, how);
 }
 
 // An access whose pointer was made from [[threadgroup(number)]], whose size the launch says.
-void __mw_check_threadgroup_argument(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write,
+void __mw_check_threadgroup_argument(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 how,
                                      u32 number) {
   char *start = context->threadgroup_arguments[number];
   u64 bytes = context->launch->threadgroup_bytes[number];
-  __mw_check_object(context, at, size, align, site, write, MW_FAULT_THREADGROUP_ARGUMENT, start, bytes, number);
+  __mw_check_object(context, at, size, align, site, how, MW_FAULT_THREADGROUP_ARGUMENT, start, bytes, number);
 }
 
 // An access whose pointer may come from several places: it must lie in something that the thread may touch.
 // `privates` are the thread's own variables: the rest of its stack holds what keeps the process alive.
-void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 write,
+void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32 site, u32 how,
                          const mw_constant *privates, u32 private_count) {
+  u32 write = how & 1;
   const mw_launch *launch = context->launch;
   if (mw_misaligned(at, align)) mw_fail_alignment(context, at, size, align, site, write);
   for (u32 i = 0; i < launch->buffer_count; i++) {
@@ -86,9 +93,13 @@ void __mw_check_anything(mw_context *context, char *at, u64 size, u64 align, u32
     if (!mw_inside(at, size, buffer->data, buffer->bytes)) continue;
     if (!mw_may_touch(buffer, write)) mw_fail_buffer(context, at, size, align, site, write, i);
     mw_note_written(buffer, at, size, write);
+    if (__mw_watched) mw_watch_buffer(context, i, at, size, site, how);
     return;
   }
-  if (mw_inside(at, size, context->arena, context->worker->arena_bytes)) return;
+  if (mw_inside(at, size, context->arena, context->worker->arena_bytes)) {
+    if (__mw_watched) mw_watch_arena(context, at, size, site, how);
+    return;
+  }
   for (u32 i = 0; i < private_count; i++)
     if (mw_inside(at, size, privates[i].start, privates[i].bytes)) return;
   if (!write) {

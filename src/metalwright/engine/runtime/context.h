@@ -4,6 +4,9 @@
 
 #include "abi.h"
 
+// As <metal_compute> numbers mem_flags.
+enum { MW_MEM_DEVICE = 1, MW_MEM_THREADGROUP = 2 };
+
 enum mw_state { MW_READY, MW_AT_BARRIER, MW_AT_EXCHANGE, MW_DONE, MW_POLLING };
 
 // The largest value that lanes exchange: a vector of four 64-bit elements.
@@ -15,11 +18,20 @@ typedef struct {
   u32 state;
   u32 site;   // where it waits, or loops
   u32 lane;
+  u32 index;  // in its threadgroup, in the order of the lanes
   u8 offered[MW_EXCHANGE_BYTES];
   mw_thread thread;
 } mw_fiber;
 
 _Static_assert(sizeof(mw_fiber) <= MW_FIBER_BYTES, "abi.h promises this size to the launcher");
+
+// A write over another thread's value: a race, unless it writes the same. That is known when it has been done.
+typedef struct {
+  const char *word;
+  mw_event event;
+} mw_pending;
+
+enum { MW_PENDING = 12 };  // a vector of four words over a write and two reads of each
 
 typedef struct mw_context {
   const mw_buffer *buffers;
@@ -33,6 +45,13 @@ typedef struct mw_context {
   mw_launch *launch;
   mw_worker *worker;
   u32 active;       // lanes that took part in the exchange that was resolved last
+  u32 group;            // number of the threadgroup in the grid
+  u32 barrier_flags;    // of the barrier that the threads wait at
+  u32 barriers;         // that this threadgroup has passed
+  u32 epochs[2];        // barriers that ordered device memory, and threadgroup memory
+  u32 exchanges[MW_LANES];  // of each simdgroup
+  u32 pending_count;
+  mw_pending pending[MW_PENDING];
   u32 folded;       // lanes whose values have been folded since: to the row behind theirs
   u8 gathered[MW_LANES + 1][MW_EXCHANGE_BYTES];
 } mw_context;
@@ -42,6 +61,7 @@ typedef struct mw_context {
 
 // Facts about the kernel, defined beside it by the engine's passes.
 extern const u32 __mw_checked;      // accesses, barriers and loops report to the runtime
+extern const u32 __mw_watched;      // accesses are observed, too
 extern const u32 __mw_arena_bytes;  // of the threadgroup variables, without [[threadgroup(n)]] arguments
 extern const u32 __mw_uses_fibers;  // there are points where threads meet, or the kernel is checked
 typedef struct { char *start; u64 bytes; } mw_constant;  // a variable: of the program, or of one thread
@@ -59,6 +79,10 @@ void mw_fiber_resume(mw_context *context, mw_fiber *fiber);
 void mw_fiber_yield(mw_context *context, enum mw_state state, u32 site);
 void mw_start(mw_worker *worker, mw_launch *launch);
 void mw_pause(mw_worker *worker);
+
+// observe.c
+void mw_settle(mw_context *context);
+void mw_begin_observing(mw_context *context, u64 group);
 
 // scheduler.c
 void mw_position(const mw_thread *thread, u32 position[3]);

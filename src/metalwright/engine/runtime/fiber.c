@@ -77,6 +77,7 @@ void mw_fiber_resume(mw_context *context, mw_fiber *fiber) {
 
 void mw_fiber_yield(mw_context *context, enum mw_state state, u32 site) {
   mw_fiber *fiber = context->current;
+  if (__mw_watched) mw_settle(context);
   fiber->state = state;
   fiber->site = site;
   mw_switch(&fiber->stack_pointer, context->scheduler);

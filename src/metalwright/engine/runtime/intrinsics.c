@@ -2,7 +2,7 @@
 #include "context.h"
 
 void __mw_barrier(mw_context *context, u32 flags, u32 site) {
-  (void)flags;
+  context->barrier_flags = flags;
   mw_fiber_yield(context, MW_AT_BARRIER, site);
 }
 

@@ -2,5 +2,6 @@
 #include "fiber.c"
 #include "scheduler.c"
 #include "intrinsics.c"
+#include "observe.c"
 #include "checks.c"
 #include "support.c"

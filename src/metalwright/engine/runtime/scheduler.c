@@ -61,6 +61,7 @@ static int mw_resolve_exchange(mw_context *context, u32 first, u32 count) {
   if (site == ~0u) return 0;
   context->active = 0;
   context->folded = 0;
+  context->exchanges[first / MW_LANES]++;
   for (u32 i = first; i < first + count; i++) {
     mw_fiber *fiber = mw_fiber_at(context, i);
     if (fiber->state != MW_AT_EXCHANGE || fiber->site != site) continue;
@@ -108,6 +109,9 @@ static int mw_release_barrier(mw_context *context) {
     mw_fiber *fiber = mw_fiber_at(context, i);
     if (fiber->state == MW_AT_BARRIER) fiber->state = MW_READY;
   }
+  context->barriers++;
+  if (context->barrier_flags & MW_MEM_DEVICE) context->epochs[MW_PLACE_BUFFER]++;
+  if (context->barrier_flags & MW_MEM_THREADGROUP) context->epochs[MW_PLACE_THREADGROUP]++;
   return 1;
 }
 
@@ -124,6 +128,7 @@ static void mw_run_on_fibers(mw_context *context, const mw_thread *first) {
         fiber->thread = thread;
         fiber->state = MW_READY;
         fiber->lane = index % MW_LANES;
+        fiber->index = index;
         mw_fiber_prepare(context, index);
       }
   context->fiber_count = index;
@@ -167,6 +172,7 @@ static void mw_run_group(mw_context *context, u64 index) {
   }
   // What a threadgroup finds in its memory is anything: NaN for every float type, -1 for integers.
   __builtin_memset(context->arena, 0xff, context->worker->arena_bytes);
+  if (__mw_watched) mw_begin_observing(context, index);
   if (__mw_uses_fibers)
     mw_run_on_fibers(context, &first);
   else
@@ -186,6 +192,8 @@ void mw_run_groups(mw_launch *launch, mw_worker *worker) {
   context.worker = worker;
   context.active = 0;
   context.folded = 0;
+  context.pending_count = 0;
+  if (__mw_watched) __builtin_memset(worker->arena_shadow, 0, (worker->arena_bytes + 3) / 4 * MW_SHADOW_BYTES);
   context.fuel = MW_FUEL;
   u64 ended = 0;
   char *next = worker->arena + __mw_arena_bytes;

@@ -1,0 +1,64 @@
+"""What a watched kernel was seen to do with memory that threads share: findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from metalwright.check.verdict import Finding
+from metalwright.engine import Access, Race, Uninitialised
+from metalwright.errors import excerpt_lines
+
+_FLAGS = {"device": "mem_flags::mem_device", "threadgroup": "mem_flags::mem_threadgroup"}
+
+
+def findings_of(seen: Iterable[Race | Uninitialised]) -> Iterator[Finding]:
+    """Yield a finding for each race, and for each read of what nobody wrote that no race explains."""
+    seen = list(seen)
+    races = [one for one in seen if isinstance(one, Race)]
+    raced = {(race.memory, access.site) for race in races for access in (race.now, race.before)}
+    for race in races:
+        yield Finding("race", _race(race))
+    for one in seen:
+        # where a barrier is missing, some threads read too early: that is the same mistake
+        if isinstance(one, Uninitialised) and (one.memory, one.now.site) not in raced:
+            yield Finding("uninitialised", _uninitialised(one))
+
+
+def _race(race: Race) -> str:
+    head = (
+        f"{_at(race)}: two threads {'of different threadgroups ' if race.other_threadgroup else ''}use the same bytes, "
+        f"and nothing orders them{_times(race.count)}"
+    )
+    return "\n".join([head, *_access(race.before), *_access(race.now), _advice(race)])
+
+
+def _advice(race: Race) -> str:
+    if race.other_threadgroup:
+        return (
+            "nothing orders the threadgroups of one dispatch but atomics: split the work into two dispatches"
+        )
+    flags = _FLAGS[race.space]
+    if race.barrier_between:
+        return f"the barrier between them does not cover {race.space} memory: give it {flags}"
+    return f"put threadgroup_barrier({flags}) between the two"
+
+
+def _uninitialised(one: Uninitialised) -> str:
+    head = f"{_at(one)}: a thread reads what no thread has written{_times(one.count)}"
+    return "\n".join([head, *_access(one.now)])
+
+
+def _at(one: Race | Uninitialised) -> str:
+    what = f"the threadgroup memory {one.memory!r}" if one.space == "threadgroup" else f"{one.memory!r}"
+    return f"byte {one.offset} of {what}"
+
+
+def _times(count: int) -> str:
+    return f" ({count} times)" if count > 1 else ""
+
+
+def _access(access: Access) -> list[str]:
+    where = f"{access.site}: " if access.site else ""
+    value = f"0x{int.from_bytes(access.value, 'little'):0{2 * len(access.value)}x}"
+    line = f"{where}the thread at {access.thread} {access.how} {value}"
+    return [line, *excerpt_lines(access.site, access.excerpt)]
