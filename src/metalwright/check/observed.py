@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import struct
 from collections.abc import Iterable, Iterator
 
 from metalwright.check.verdict import Finding
 from metalwright.engine import Access, Race, Uninitialised
 from metalwright.errors import excerpt_lines
 
+_LIKELY_FLOATS = 1e-9, 1e9
 _FLAGS = {"device": "mem_flags::mem_device", "threadgroup": "mem_flags::mem_threadgroup"}
 
 
 def findings_of(seen: Iterable[Race | Uninitialised]) -> Iterator[Finding]:
     """Yield a finding for each race, and for each read of what nobody wrote that no race explains."""
     seen = list(seen)
-    races = [one for one in seen if isinstance(one, Race)]
+    races = _by_pair(one for one in seen if isinstance(one, Race))
     raced = {(race.memory, access.site) for race in races for access in (race.now, race.before)}
     for race in races:
         yield Finding("race", _race(race))
@@ -22,6 +26,16 @@ def findings_of(seen: Iterable[Race | Uninitialised]) -> Iterator[Finding]:
         # where a barrier is missing, some threads read too early: that is the same mistake
         if isinstance(one, Uninitialised) and (one.memory, one.now.site) not in raced:
             yield Finding("uninitialised", _uninitialised(one))
+
+
+def _by_pair(races: Iterable[Race]) -> list[Race]:
+    """Return one race for each pair of places: the other thread may be the first to come, there and back again."""
+    pairs: dict[object, Race] = {}
+    for race in races:
+        key = (race.memory, frozenset((race.now.site, race.before.site)), race.other_threadgroup)
+        known = pairs.get(key)
+        pairs[key] = race if known is None else dataclasses.replace(known, count=known.count + race.count)
+    return list(pairs.values())
 
 
 def _race(race: Race) -> str:
@@ -59,6 +73,19 @@ def _times(count: int) -> str:
 
 def _access(access: Access) -> list[str]:
     where = f"{access.site}: " if access.site else ""
-    value = f"0x{int.from_bytes(access.value, 'little'):0{2 * len(access.value)}x}"
-    line = f"{where}the thread at {access.thread} {access.how} {value}"
+    line = f"{where}the thread at {access.thread} {access.how} {_value(access.value)}"
     return [line, *excerpt_lines(access.site, access.excerpt)]
+
+
+def _value(value: bytes) -> str:
+    """Return bytes as a number: what they stand for is the kernel's affair, so the likelier of two."""
+    integer = int.from_bytes(value, "little")
+    shown = f"0x{integer:0{2 * len(value)}x}"
+    kind = {2: "<e", 4: "<f"}.get(len(value))
+    if kind is None:
+        return shown
+    number = struct.unpack(kind, value)[0]
+    smallest, largest = _LIKELY_FLOATS
+    if math.isfinite(number) and smallest < abs(number) < largest:
+        return f"{shown} ({number:.6g} as a float)"
+    return f"{shown} ({integer})"

@@ -131,8 +131,10 @@ MW_SELDOM static void mw_see_race(const mw_access *now, const mw_cell *before, u
   }
 }
 
-MW_SELDOM static void mw_see_unwritten(const mw_access *now, const char *word) {
+MW_SELDOM static void mw_see_unwritten(const mw_access *now, u32 mask, const char *word) {
   mw_event event = mw_seen(now, MW_EVENT_UNINITIALISED, word);
+  event.mask = mask;
+  event.now.value = mw_value(word, mask);
   event.before.site = ~0u;
   mw_record(now->context->launch, &event);
 }
@@ -180,7 +182,8 @@ static void mw_watch(mw_context *context, enum mw_place place, u32 object, char 
   now.cell.barriers = context->barriers;
   now.cell.flags = MW_USED | (how & MW_ATOMIC);
   u64 offset = at - start, end = offset + size, words = 0, unwritten = 0;
-  char *missing = 0;
+  char *missing = 0;  // the first word of them, and its bytes
+  u32 missing_mask = 0;
   for (u64 first = offset / MW_WORD * MW_WORD; first < end; first += MW_WORD, words++) {
     mw_word *word = (mw_word *)shadow + first / MW_WORD;
     now.cell.mask = 0xf;
@@ -193,14 +196,13 @@ static void mw_watch(mw_context *context, enum mw_place place, u32 object, char 
       mw_note_write(&now, word);
     } else {
       if (fresh && !(how & MW_UNUSED) && mw_unwritten(&now, word)) {
-        if (!missing) missing = start + first;
-        unwritten++;
+        if (!unwritten++) missing = start + first, missing_mask = now.cell.mask;
       }
       mw_note_read(&now, word);
     }
   }
   // a vector of three is read as one of four, and a struct is copied with the holes in it
-  if (unwritten && (unwritten == words || (size < MW_VECTOR_BYTES))) mw_see_unwritten(&now, missing);
+  if (unwritten && (unwritten == words || (size < MW_VECTOR_BYTES))) mw_see_unwritten(&now, missing_mask, missing);
 }
 
 static void mw_watch_buffer(mw_context *context, u32 index, char *at, u64 size, u32 site, u32 how) {
