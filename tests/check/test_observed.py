@@ -11,7 +11,7 @@ import metalwright
 from metalwright import MetalKernel, MetalParameter
 from metalwright.check import Report
 from metalwright.check.observed import findings_of
-from metalwright.engine import Access, Race
+from metalwright.engine import Access, BadNumber, Race
 from metalwright.errors import Site
 
 ROWS, WIDTH = 3, 64
@@ -137,3 +137,23 @@ def test_there_and_back_is_one_race() -> None:
     race = _race()
     (finding,) = findings_of([race, _race(now=race.before, before=race.now, count=3)])
     assert "(5 times)" in finding.message
+
+
+def test_bad_numbers_count_where_the_inputs_are_finite() -> None:
+    bad = BadNumber("a shift", Site("k.src", 3, 2), "a << b", (5, 0, 0), 2)
+    (finding,) = findings_of([bad], [bad])
+    assert finding.kind == "number"
+    assert finding.message.splitlines() == [
+        "k.src:3:2: a shift, by the thread at (5, 0, 0) (2 times): it may give anything on a GPU",
+        "    a << b",
+        "     ^",
+    ]
+    assert list(findings_of([bad], numbers=False)) == []
+
+
+def test_a_shift_by_too_much_is_found() -> None:
+    report = checked(SUM.replace("out[lid, row] = total;", "out[lid, row] = total + ((1 << lid) & 0);"))
+    (message,) = messages(report, "number")
+    assert message.startswith("row_sums.src:10:")
+    assert "a shift by a negative number, or by the width" in message
+    assert "the thread at (32, 0, 0) (96 times)" in message

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metalwright.engine import Buffer, Race, Uninitialised, load
+from metalwright.engine import BadNumber, Buffer, Race, Seen, Uninitialised, load
 from metalwright.msl import CompileOptions, Section, compile_msl
 
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
@@ -26,11 +26,11 @@ THREADS, GROUP = 256, 128
 def program(body: str) -> Any:
     text = f"{HEAD}kernel void k({PARAMETERS}) {{\n{body}\n}}\n"
     return load(
-        compile_msl((Section(text, "k.metal"),), CompileOptions(checked=True), "k"), "k", watched=True
+        compile_msl((Section(text, "k.metal"),), CompileOptions(watched=True), "k"), "k", watched=True
     )
 
 
-def seen(body: str, *, reverse: bool = False, fresh: bool = False) -> list[Race | Uninitialised]:
+def seen(body: str, *, reverse: bool = False, fresh: bool = False) -> list[Seen]:
     x, y = np.arange(THREADS, dtype=np.float32), np.zeros(THREADS, np.float32)
     count, h = np.zeros(4, np.uint32), np.zeros(THREADS + 1, np.float16)
     arguments = [
@@ -210,9 +210,46 @@ def test_results_hold_nothing_at_first_and_other_buffers_do() -> None:
 
 def test_a_partial_threadgroup_at_the_grids_edge() -> None:
     text = f"{HEAD}kernel void k(device float* y [[buffer(0)]], uint2 i [[thread_position_in_grid]]) {{ y[0] = i.y; }}\n"
-    kernel = load(compile_msl((Section(text, "k.metal"),), CompileOptions(checked=True), "k"), watched=True)
+    kernel = load(compile_msl((Section(text, "k.metal"),), CompileOptions(watched=True), "k"), watched=True)
     y = np.zeros(1, np.float32)
     report = kernel.launch([Buffer("y", y.ctypes.data, "f32", (1,), 4, True)], (3, 5, 1), (2, 4, 1))
     found = [(race.before.thread, race.now.thread) for race in report.seen if isinstance(race, Race)]
     # the first pair inside a threadgroup and the first across two, each in the place where it is in the grid
     assert found == [((1, 0, 0), (0, 1, 0)), ((1, 3, 0), (2, 0, 0))]
+
+
+# Arithmetic -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "what", "threads"),
+    [
+        ("y[i] = 1 << (int(i) - 3);", "a shift by a negative number, or by the width", 3 + 256 - 35),
+        ("uint one = 1; y[i] = one << i;", "a shift by a negative number, or by the width", 256 - 32),
+        ("int big = 2147483647 - 100; y[i] = big + int(i);", "a signed integer that its type", 155),
+        ("int big = 65536; y[i] = big * int(i * 256);", "a signed integer that its type", 128),
+        ("y[i] = int(x[i] * 1e8f);", "a float turned into an integer", 256 - 22),
+        ("y[i] = uchar(x[i] - 1);", "a float turned into an integer", 1),
+    ],
+)
+def test_arithmetic_that_gives_anything(body: str, what: str, threads: int) -> None:
+    (found,) = seen(body)
+    assert isinstance(found, BadNumber)
+    assert found.what.startswith(what)
+    assert found.count == threads
+    assert found.site is not None and found.site.line == 4
+    assert found.excerpt == body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "uint mixed = i * 2654435761u; mixed ^= mixed << 13; y[i] = mixed + 4000000000u;",
+        "y[i] = 1 << (i % 31);",
+        "y[i] = int(x[i] * 1e6f);",
+        "y[i] = saturate(x[i]) + popcount(i) + float(int(i) - 7);",
+        "int4 v = int4(i); y[i] = float((v * 3 + (v << 2)).x);",
+    ],
+)
+def test_arithmetic_that_is_right(body: str) -> None:
+    assert seen(body) == []

@@ -407,7 +407,7 @@ def _program(
         if program is None:
             compiled = compile_msl(
                 source.sections(kernel, inputs, results),
-                CompileOptions(**options._asdict()),
+                CompileOptions(**options._asdict(), watched=watched),
                 label=kernel.name,
             )
             program = prepared.programs[key] = load(compiled, source.entry_name(kernel), watched=watched)

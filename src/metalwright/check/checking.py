@@ -16,7 +16,7 @@ from metalwright.authoring.run import Execution, execute
 from metalwright.check import condition, reference
 from metalwright.check.cases import Case, cases_of
 from metalwright.check.data import InputData, ResultData, compare
-from metalwright.check.inputs import seed_for
+from metalwright.check.inputs import SPECIAL_VARIANTS, seed_for
 from metalwright.check.observed import findings_of
 from metalwright.check.report import CaseReport, Report
 from metalwright.check.tolerance import EXACT, Tolerance, tolerances_by_dtype
@@ -118,7 +118,8 @@ def _check_case(
     kernel: Any, case: Case, variant: str, inputs: tuple[Any, ...], settings: _Settings
 ) -> CaseReport:
     began = time.perf_counter()
-    results, wrong = _judge(kernel, case, inputs, settings)
+    # generated inputs go to the ends of their range, and beyond
+    results, wrong = _judge(kernel, case, inputs, settings, variant not in SPECIAL_VARIANTS)
     return CaseReport(
         name=case.name,
         variant=variant,
@@ -132,11 +133,10 @@ def _check_case(
 
 
 def _judge(
-    kernel: Any, case: Case, inputs: tuple[Any, ...], settings: _Settings
+    kernel: Any, case: Case, inputs: tuple[Any, ...], settings: _Settings, finite: bool
 ) -> tuple[tuple[ResultData, ...], tuple[Finding, ...]]:
     try:
-        # what is seen in one order is seen in any: once is enough
-        forward = _execute(kernel, case, inputs, settings, watched=True)
+        forward = _execute(kernel, case, inputs, settings, reverse=False)
         backward = _execute(kernel, case, inputs, settings, reverse=True)
     except ToolchainError:
         raise
@@ -148,7 +148,8 @@ def _judge(
         # the reference is the user's code: whatever it raises is this case's outcome
         return (), (Finding("reference", f"the reference raised {type(error).__name__}: {error}"),)
     results = _compare(kernel, forward, backward, expected, settings)
-    return results, (*findings_of(forward.report.seen), *findings(results))
+    seen = findings_of(forward.report.seen, backward.report.seen, numbers=finite)
+    return results, (*seen, *findings(results))
 
 
 def _execute(
@@ -157,8 +158,7 @@ def _execute(
     inputs: Sequence[Any],
     settings: _Settings,
     *,
-    reverse: bool = False,
-    watched: bool = False,
+    reverse: bool,
 ) -> Execution:
     return execute(
         kernel,
@@ -172,7 +172,7 @@ def _execute(
         reverse=reverse,
         track_written=True,
         timeout=settings.timeout,
-        watched=watched,
+        watched=True,
         group_name="threads_per_thread_group",
     )
 

@@ -1,4 +1,4 @@
-"""What a watched kernel was seen to do with memory that threads share: findings."""
+"""What a watched kernel was seen to do: findings."""
 
 from __future__ import annotations
 
@@ -8,34 +8,43 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from metalwright.check.verdict import Finding
-from metalwright.engine import Access, Race, Uninitialised
+from metalwright.engine import Access, BadNumber, Race, Seen, Uninitialised
 from metalwright.errors import excerpt_lines
 
 _LIKELY_FLOATS = 1e-9, 1e9
 _FLAGS = {"device": "mem_flags::mem_device", "threadgroup": "mem_flags::mem_threadgroup"}
 
 
-def findings_of(seen: Iterable[Race | Uninitialised]) -> Iterator[Finding]:
-    """Yield a finding for each race, and for each read of what nobody wrote that no race explains."""
-    seen = list(seen)
-    races = _by_pair(one for one in seen if isinstance(one, Race))
+def findings_of(*runs: Iterable[Seen], numbers: bool = True) -> Iterator[Finding]:
+    """Yield a finding for each race, each read of what nobody wrote that no race explains, and each bad number.
+
+    What more than one run has seen is one finding. ``numbers=False`` leaves bad numbers out: where the inputs are not
+    finite, turning one into an integer is the reference's affair too.
+    """
+    found: dict[object, Seen] = {}
+    for seen in runs:
+        here: dict[object, Seen] = {}
+        for one in seen:
+            known = here.get(key := _key(one))
+            here[key] = one if known is None else dataclasses.replace(known, count=known.count + one.count)
+        found = here | found
+    races = [one for one in found.values() if isinstance(one, Race)]
     raced = {(race.memory, access.site) for race in races for access in (race.now, race.before)}
     for race in races:
         yield Finding("race", _race(race))
-    for one in seen:
+    for one in found.values():
         # where a barrier is missing, some threads read too early: that is the same mistake
         if isinstance(one, Uninitialised) and (one.memory, one.now.site) not in raced:
             yield Finding("uninitialised", _uninitialised(one))
+        if isinstance(one, BadNumber) and numbers:
+            yield Finding("number", _number(one))
 
 
-def _by_pair(races: Iterable[Race]) -> list[Race]:
-    """Return one race for each pair of places: the other thread may be the first to come, there and back again."""
-    pairs: dict[object, Race] = {}
-    for race in races:
-        key = (race.memory, frozenset((race.now.site, race.before.site)), race.other_threadgroup)
-        known = pairs.get(key)
-        pairs[key] = race if known is None else dataclasses.replace(known, count=known.count + race.count)
-    return list(pairs.values())
+def _key(one: Seen) -> object:
+    if isinstance(one, Race):
+        # the other thread may be the first to come: there and back again is one race
+        return one.memory, frozenset((one.now.site, one.before.site)), one.other_threadgroup
+    return (one.memory, one.now.site) if isinstance(one, Uninitialised) else (one.what, one.site)
 
 
 def _race(race: Race) -> str:
@@ -60,6 +69,14 @@ def _advice(race: Race) -> str:
 def _uninitialised(one: Uninitialised) -> str:
     head = f"{_at(one)}: a thread reads what no thread has written{_times(one.count)}"
     return "\n".join([head, *_access(one.now)])
+
+
+def _number(one: BadNumber) -> str:
+    where = f"{one.site}: " if one.site else ""
+    head = (
+        f"{where}{one.what}, by the thread at {one.thread}{_times(one.count)}: it may give anything on a GPU"
+    )
+    return "\n".join([head, *excerpt_lines(one.site, one.excerpt)])
 
 
 def _at(one: Race | Uninitialised) -> str:

@@ -17,6 +17,7 @@ class Finding:
     ``kind`` is ``"value"`` (elements outside the tolerance), ``"not-finite"`` (an infinity or NaN that is not the
     reference's), ``"unwritten"``, ``"order"`` (results depend on the order of threads), ``"race"`` (two threads use
     the same bytes with nothing between that orders them), ``"uninitialised"`` (a thread reads what none has written),
+    ``"number"`` (arithmetic that may give anything on a GPU),
     ``"fault"`` (the kernel did something that it may not), ``"compile"``, ``"refused"`` (the case's arguments) or
     ``"reference"`` (the reference raised). ``result`` names the result, where there is one.
     """

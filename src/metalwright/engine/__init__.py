@@ -3,6 +3,7 @@
 from metalwright.engine.launch import Program, load
 from metalwright.engine.types import (
     Access,
+    BadNumber,
     Buffer,
     KernelSignature,
     LaunchReport,
@@ -11,6 +12,7 @@ from metalwright.engine.types import (
     Parameter,
     Race,
     Scalar,
+    Seen,
     Texture,
     ThreadgroupVariable,
     Uninitialised,
@@ -18,6 +20,7 @@ from metalwright.engine.types import (
 
 __all__ = [
     "Access",
+    "BadNumber",
     "Buffer",
     "KernelSignature",
     "LaunchReport",
@@ -27,6 +30,7 @@ __all__ = [
     "Program",
     "Race",
     "Scalar",
+    "Seen",
     "Texture",
     "ThreadgroupVariable",
     "Uninitialised",

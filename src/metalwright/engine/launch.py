@@ -20,10 +20,9 @@ from metalwright.engine.types import (
     KernelSignature,
     LaunchReport,
     Module,
-    Race,
     Scalar,
+    Seen,
     Texture,
-    Uninitialised,
 )
 from metalwright.engine.watching import Watch
 from metalwright.errors import ArgumentError, KernelFault, KernelTimeout
@@ -168,7 +167,7 @@ class Program:
         launch: abi.LaunchStruct,
         arguments: Sequence[Argument | None],
         threadgroup_memory: Sequence[int],
-    ) -> tuple[Race | Uninitialised, ...]:
+    ) -> tuple[Seen, ...]:
         names = {p.index: p.name for p in self.signature.parameters if p.kind == "threadgroup"}
         places = []
         end = self._build.arena_bytes

@@ -210,6 +210,23 @@ class Uninitialised:
 
 
 @dataclass(frozen=True)
+class BadNumber:
+    """Arithmetic that gives anything on a GPU.
+
+    ``what`` says which, ``thread`` is the position in the grid of the first to do it, ``count`` how often it was done.
+    """
+
+    what: str
+    site: Site | None
+    excerpt: str | None
+    thread: tuple[int, int, int]
+    count: int
+
+
+Seen = Race | Uninitialised | BadNumber
+
+
+@dataclass(frozen=True)
 class LaunchReport:
     """What a launch did besides writing its results; ``seen`` is what a watched kernel was seen to do."""
 
@@ -217,4 +234,4 @@ class LaunchReport:
     workers: int
     seconds: float
     log: tuple[LogLine, ...] = ()
-    seen: tuple[Race | Uninitialised, ...] = ()
+    seen: tuple[Seen, ...] = ()

@@ -8,10 +8,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from metalwright.engine import abi, workers
-from metalwright.engine.types import Access, Argument, Buffer, Build, Module, Race, Uninitialised
+from metalwright.engine.types import (
+    Access,
+    Argument,
+    BadNumber,
+    Buffer,
+    Build,
+    Module,
+    Race,
+    Seen,
+    Uninitialised,
+)
 from metalwright.errors import Site
 
 _EVENTS = 256
+# as the front-end numbers them (msl/arithmetic.py)
+_NUMBERS = (
+    "a shift by a negative number, or by the width of its type or more",
+    "a signed integer that its type does not hold",
+    "a float turned into an integer that does not hold it",
+)
 _HOW = ("reads", "writes", "reads atomically", "writes atomically")
 # fences order threadgroups in ways that are not followed: with one, races between threadgroups are not looked for
 _FENCE = "atomic_thread_fence"
@@ -44,7 +60,7 @@ class Watch:
         module: Module,
         arguments: Sequence[Argument | None],
         threadgroup_memory: Sequence[tuple[str, int, int]],
-    ) -> tuple[Race | Uninitialised, ...]:
+    ) -> tuple[Seen, ...]:
         """Return what was seen.
 
         ``threadgroup_memory`` has the name, offset and size of each [[threadgroup(n)]] argument.
@@ -76,7 +92,11 @@ def _told(
     module: Module,
     arguments: Sequence[Argument | None],
     variables: Sequence[tuple[str, int, int]],
-) -> Race | Uninitialised:
+) -> Seen:
+    if event.kind == abi.EVENT_NUMBER:
+        site = sites[event.now.site] if event.now.site < len(sites) else None
+        x, y, z = event.now.position
+        return BadNumber(_NUMBERS[event.object], site, module.excerpt(site), (x, y, z), event.count)
     # a word's first byte that both touched
     first = (event.mask & -event.mask).bit_length() - 1 if event.mask else 0
     count = event.mask.bit_count()

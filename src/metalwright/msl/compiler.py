@@ -23,6 +23,7 @@ from metalwright.errors import (
     UnsupportedFeatureError,
 )
 from metalwright.msl import (
+    arithmetic,
     callees,
     constants,
     diagnostics,
@@ -110,7 +111,8 @@ class CompileOptions:
 
     ``math_mode`` is ``"safe"`` or ``"fast"``; ``checked`` keeps what the checks need; ``constants`` are values of
     function constants by name or number; files in ``include_folders`` can be included; up to ``recursion`` calls of
-    a function that calls itself may be nested.
+    a function that calls itself may be nested. ``watched`` looks for arithmetic that gives anything; what is watched
+    is ``checked``.
     """
 
     math_mode: str = "safe"
@@ -118,6 +120,7 @@ class CompileOptions:
     constants: tuple[tuple[str | int, constants.Value], ...] = ()
     include_folders: tuple[str, ...] = ()
     recursion: int = 0
+    watched: bool = False
 
 
 _MOST_SHOWN = 12
@@ -247,6 +250,8 @@ def _compile(source: Source, part: Part | str) -> Module:
     launched = () if part is Part.OUTLINE else kernels
     language = [*_LANGUAGE, *_MATH[options.math_mode]]
     level = _CHECKED if options.checked else _OPTIMISED
+    if options.watched:
+        level = (*level, *arithmetic.OPTIONS)
     unrepaired: str | None = text
     while unrepaired is not None:
         text = unrepaired
@@ -259,7 +264,7 @@ def _compile(source: Source, part: Part | str) -> Module:
             label, done.messages, lines, user, functools.partial(source.elsewhere, lines)
         )
     _check_address_spaces(source, part, launched)
-    ir = made = done.output.decode()
+    ir = made = arithmetic.as_engine_calls(done.output.decode())
     entries = tuple(signature.ENTRY.format(i) for i in range(len(launched)))
     hosts = dict(zip(entries, (kernel.host_name for kernel in launched), strict=True))
     inlined_size.check(label, ir, hosts, user)

@@ -19,6 +19,7 @@ declare void @__mw_check_threadgroup_argument(ptr, ptr, i64, i64, i32, i32, i32)
 declare void @__mw_check_anything(ptr, ptr, i64, i64, i32, i32, ptr, i32)
 declare void @__mw_check_divisor(ptr, i32, i32)
 declare void @__mw_loop(ptr, i32)
+declare void @__mw_number(ptr, i32, i32)
 """
 # what clang found out about the parameters was true of the intrinsics, not of the loads that they have become
 _ENTRY = 'define void @__mw_entry(ptr %0, ptr %1, ptr %2) nounwind "no-builtins"{} {{'
@@ -56,7 +57,7 @@ def prepare(module: Module, symbol: str) -> PreparedKernel:
 
     arena = intrinsics.lay_out_arena(body)
     body, roots = intrinsics.lower_addresses(body, arena)
-    body = intrinsics.stop_at_traps(body)
+    body = intrinsics.with_context(intrinsics.stop_at_traps(body))
     body = intrinsics.number_sites(body, table.add)
     body = arithmetic.guard_divisions(body, module.checked, table.add)
     private = checks.private_types(body)
@@ -70,7 +71,7 @@ def prepare(module: Module, symbol: str) -> PreparedKernel:
     outside = [
         strip_targets(line)
         for line in _without_functions(lines)
-        if not (line.startswith("declare") and "@__mw_check" in line)
+        if not (line.startswith("declare") and ("@__mw_check" in line or "@__mw_number" in line))
     ]
     facts = _facts(module, uses_fibers, arena.bytes, private, variables)
     declarations = _CHECK_DECLARATIONS if module.checked else ""

@@ -76,7 +76,7 @@ typedef struct {
   u32 unused;
 } mw_log_record;
 
-enum mw_event_kind { MW_EVENT_RACE = 1, MW_EVENT_UNINITIALISED, MW_EVENT_INACTIVE_LANE };
+enum mw_event_kind { MW_EVENT_RACE = 1, MW_EVENT_UNINITIALISED, MW_EVENT_NUMBER };
 enum mw_place { MW_PLACE_BUFFER, MW_PLACE_THREADGROUP };
 
 // One access that took part in what an observer saw. `values` are the bytes of its word, where they are known.
@@ -91,7 +91,7 @@ typedef struct {
 typedef struct {
   u32 kind;
   u32 place;
-  u32 object;        // index of the buffer
+  u32 object;        // index of the buffer; what happened to a number
   u32 mask;          // the bytes of the word that both touched
   u64 offset;        // of the word, from the start of the buffer or of all threadgroup memory
   u64 count;         // how often these two places met

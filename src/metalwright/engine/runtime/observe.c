@@ -222,3 +222,16 @@ void mw_begin_observing(mw_context *context, u64 group) {
   for (int i = 0; i < MW_LANES; i++) context->exchanges[i] = 0;
   context->pending_count = 0;
 }
+
+// Arithmetic that gives anything on a GPU; `what` is numbered by the front-end.
+void __mw_number(mw_context *context, u32 what, u32 site) {
+  if (!__mw_watched) return;
+  mw_event event = {0};
+  event.kind = MW_EVENT_NUMBER;
+  event.object = what;
+  event.count = 1;
+  mw_position(&context->current->thread, event.now.position);
+  event.now.site = site;
+  event.before.site = ~0u;
+  mw_record(context->launch, &event);
+}
