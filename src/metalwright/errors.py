@@ -44,6 +44,20 @@ class Diagnostic:
         return "\n".join([head, *excerpt_lines(self.site, self.excerpt)])
 
 
+@dataclass(frozen=True)
+class Related:
+    """Another place that a finding is about, such as the other access of a race: what happened there, and its line."""
+
+    text: str
+    site: Site | None = None
+    excerpt: str | None = None
+
+    def render(self) -> str:
+        """Return it as text: site, sentence, excerpt and caret."""
+        head = f"{self.site}: {self.text}" if self.site else self.text
+        return "\n".join([head, *excerpt_lines(self.site, self.excerpt)])
+
+
 def excerpt_lines(site: Site | None, excerpt: str | None) -> list[str]:
     """Return the source line and, where the column is known, a caret under it."""
     if site is None or not excerpt:
@@ -113,6 +127,7 @@ class RefusedSourceError(CompileError):
 class KernelFault(MetalwrightError):
     """A kernel did something wrong while it ran in checked mode; ``site`` says where in the MSL.
 
+    ``excerpt`` is that line, ``summary`` the message without it.
     ``log`` holds the lines that its threads had written with ``os_log`` by then.
     """
 
@@ -129,12 +144,12 @@ class KernelFault(MetalwrightError):
     ) -> None:
         self.kernel = kernel
         self.site = site
+        self.excerpt = excerpt
         self.thread = thread
         where = f"{site}: " if site else ""
         by = f", by the thread at {thread} in the grid" if thread is not None else ""
-        super().__init__(
-            "\n".join([f"kernel {kernel!r}: {where}{message}{by}", *excerpt_lines(site, excerpt)])
-        )
+        self.summary = f"kernel {kernel!r}: {where}{message}{by}"
+        super().__init__("\n".join([self.summary, *excerpt_lines(site, excerpt)]))
 
 
 class MemoryFault(KernelFault):

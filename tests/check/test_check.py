@@ -330,7 +330,7 @@ def test_the_report_as_json_is_plain_and_complete():
     assert plain["ok"] is False and plain["kernel"] == "json" and plain["seed"] == 5
     (outcome,) = plain["cases"]
     assert outcome["ok"] is False and outcome["inputs"] == [
-        {"name": "x", "dtype": "float32", "shape": [3], "value": None}
+        {"name": "x", "dtype": "float32", "shape": [3], "value": None, "drawn": None}
     ]
     worst = outcome["results"][0]["worst"]
     assert (worst["index"], worst["got"], worst["expected"]) == ([1], "inf", 2.0)

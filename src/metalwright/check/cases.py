@@ -47,8 +47,8 @@ class Case:
         )
 
 
-def cases_of(kernel: Any, given: Iterable[Mapping[str, Any]] | None) -> Iterator[Case]:
-    """Yield the given cases, or those of ``kernel.cases``.
+def cases_of(kernel: Any, given: Iterable[Mapping[str, Any] | Case] | None) -> Iterator[Case]:
+    """Yield the given cases, or those of ``kernel.cases``. A :class:`Case` among them is yielded as it is.
 
     Raises:
         ArgumentError: there are none, or one of them is not a dict with the keys of a case.
@@ -67,7 +67,7 @@ def cases_of(kernel: Any, given: Iterable[Mapping[str, Any]] | None) -> Iterator
     empty = True
     for position, entry in enumerate(given, start=1):
         empty = False
-        yield _parse(kernel, entry, position)
+        yield entry if isinstance(entry, Case) else _parse(kernel, entry, position)
     if empty:
         raise ArgumentError(f"kernel {kernel.name!r}: there are no cases to check")
 

@@ -16,12 +16,13 @@ from metalwright.authoring.run import Execution, execute
 from metalwright.check import condition, reference
 from metalwright.check.cases import Case, cases_of
 from metalwright.check.data import InputData, ResultData, compare
-from metalwright.check.inputs import SPECIAL_VARIANTS, seed_for
+from metalwright.check.inputs import SPECIAL_VARIANTS, Random, seed_for
 from metalwright.check.observed import findings_of
+from metalwright.check.origin import origin_of
 from metalwright.check.report import CaseReport, Report
 from metalwright.check.tolerance import EXACT, Tolerance, tolerances_by_dtype
-from metalwright.check.verdict import Finding, findings
-from metalwright.errors import ArgumentError, CompileError, KernelFault, MetalwrightError, ToolchainError
+from metalwright.check.verdict import Finding, finding_of, findings
+from metalwright.errors import ArgumentError, MetalwrightError, ToolchainError
 
 DEFAULT_TIMEOUT = 60.0
 # threadgroups that run beside each other would add floats in an order of their own: the same seed, the same report
@@ -40,7 +41,7 @@ class _Settings:
 
 def check(
     kernel: Any,
-    cases: Iterable[Mapping[str, Any]] | None = None,
+    cases: Iterable[Mapping[str, Any] | Case] | None = None,
     *,
     seed: int = 0,
     tolerances: Mapping[torch.dtype, Tolerance | tuple[float, float]] | None = None,
@@ -57,7 +58,8 @@ def check(
     Args:
         kernel: a ``MetalKernel`` or a plain ``TorchMetalKernel``.
         cases: dicts with ``inputs`` (tensors, scalars, or ``metalwright.check.random(shape, dtype)``),
-            ``threads_per_grid``, ``threads_per_thread_group``, ``result_shapes`` and optionally ``name``.
+            ``threads_per_grid``, ``threads_per_thread_group``, ``result_shapes`` and optionally ``name``; or
+            :class:`~metalwright.check.Case` objects, as ``metalwright.check.cases_of`` gives them.
             ``kernel.cases`` by default. A case with generated inputs runs three times: with normal values, with
             extreme ones (zeros, tiny, large) among them, and with infinities and NaN (not if ``math_mode`` is
             ``"fast"``).
@@ -82,12 +84,12 @@ def report_of(
 ) -> Report:
     """Put the outcomes of :func:`check_cases` into a report."""
     done = tuple(cases)
-    return Report(kernel.name, _math_mode(kernel, math_mode), seed, done)
+    return Report(kernel.name, _math_mode(kernel, math_mode), seed, done, origin_of(kernel))
 
 
 def check_cases(
     kernel: Any,
-    cases: Iterable[Mapping[str, Any]] | None = None,
+    cases: Iterable[Mapping[str, Any] | Case] | None = None,
     *,
     seed: int = 0,
     tolerances: Mapping[torch.dtype, Tolerance | tuple[float, float]] | None = None,
@@ -123,9 +125,10 @@ def _check_case(
     return CaseReport(
         name=case.name,
         variant=variant,
-        inputs=tuple(map(_describe, kernel.input_names, inputs)),
+        inputs=tuple(map(_describe, kernel.input_names, inputs, case.inputs)),
         threads_per_grid=case.threads_per_grid,
         threads_per_thread_group=case.threads_per_thread_group,
+        result_shapes=case.result_shapes,
         results=results,
         findings=wrong,
         seconds=time.perf_counter() - began,
@@ -141,7 +144,7 @@ def _judge(
     except ToolchainError:
         raise
     except MetalwrightError as error:
-        return (), (Finding(_kind(error), str(error)),)
+        return (), (finding_of(error),)
     try:
         expected = reference.evaluate(reference_of(kernel), inputs)
     except Exception as error:
@@ -205,13 +208,8 @@ def _compare(
     )
 
 
-def _kind(error: MetalwrightError) -> str:
-    if isinstance(error, CompileError):
-        return "compile"
-    return "fault" if isinstance(error, KernelFault) else "refused"
-
-
-def _describe(name: str, value: Any) -> InputData:
+def _describe(name: str, value: Any, given: Any) -> InputData:
     if isinstance(value, torch.Tensor):
-        return InputData(name, str(value.dtype).removeprefix("torch."), tuple(value.shape))
+        drawn = given.expression() if isinstance(given, Random) else None
+        return InputData(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), drawn=drawn)
     return InputData(name, type(value).__name__, (), value)

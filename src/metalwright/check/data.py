@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 import torch
 
+from metalwright.check import picture
 from metalwright.check.condition import Condition
+from metalwright.check.picture import ErrorMap, UlpBin
 from metalwright.check.tolerance import EXACT, Tolerance
 
 Index = tuple[int, ...]
 # how many of the elements that were never written are listed
 _FIRST = 8
+# how many of the wrong elements are listed
+_WORST = 8
 # a sum whose terms come this close to the end of a dtype's range may overflow in between
 _NEAR_OVERFLOW = 8
 # PyTorch rounds after each of its operations: a chain of this many may be that many roundings from float64
@@ -22,12 +26,16 @@ _ROUNDINGS_APART = 16
 
 @dataclass(frozen=True)
 class InputData:
-    """One input of a case: its dtype and shape, or a scalar's value (dtype ``int``, ``float`` or ``bool``)."""
+    """One input of a case: its dtype and shape, or a scalar's value (dtype ``int``, ``float`` or ``bool``).
+
+    ``drawn`` is the Python expression of an input that was generated, such as ``random((8,), torch.float32)``.
+    """
 
     name: str
     dtype: str
     shape: Index
     value: int | float | bool | None = None
+    drawn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,10 @@ class ResultData:
     finite, or both are not and they differ. ``worst`` is the element furthest beyond (or nearest to) its
     tolerance; ``None`` if every element equals its reference. ``reference`` is the precision the reference was
     evaluated in, ``"float64"`` or the result's dtype. ``inputs_per_result`` is part of the measured condition,
-    ``None`` where it was not needed.
+    ``None`` where it was not needed. ``ulps`` counts the elements that ``max_ulp`` is over by their distance.
+
+    Where something is wrong, ``worst_elements`` has the wrong elements that are furthest beyond their tolerance, and
+    ``error_map`` shows where they are; it is left out of the report's JSON.
     """
 
     name: str
@@ -95,6 +106,9 @@ class ResultData:
     tolerance: Tolerance
     reference: str
     inputs_per_result: int | None
+    ulps: tuple[UlpBin, ...] = ()
+    worst_elements: tuple[Element, ...] = ()
+    error_map: ErrorMap | None = None
 
 
 def compare(
@@ -127,6 +141,8 @@ def compare(
             pair.widen(used, got.dtype)
             bad = pair.bad(written)
     finite = pair.comparable & written
+    steps = pair.steps()
+    order = _Order(got, reverse, written, pair.allowed)
     return ResultData(
         name=name,
         dtype=str(got.dtype).removeprefix("torch."),
@@ -134,16 +150,33 @@ def compare(
         elements=got.numel(),
         max_abs=_largest(pair.error, finite),
         max_rel=_largest(pair.relative(), finite),
-        max_ulp=int(_largest(pair.steps(), finite)),
+        max_ulp=int(_largest(steps, finite)),
         wrong=int(bad.sum()),
         not_finite=int((bad & ~pair.comparable).sum()),
         worst=_worst(pair, bad, written),
         unwritten=_unwritten(written),
-        order=_order(got, reverse, written, pair.allowed),
+        order=order.data(),
         tolerance=tolerance if floating else EXACT,
         reference="float64" if wide is not None else str(own.dtype).removeprefix("torch."),
         inputs_per_result=used.inputs_per_result if used is not None else None,
+        ulps=picture.ulp_histogram(steps[finite]),
+        worst_elements=_worst_elements(pair, bad),
+        error_map=_error_map(pair, bad, written, order.beyond),
     )
+
+
+def _error_map(
+    pair: _FloatPair | _ExactPair, bad: torch.Tensor, written: torch.Tensor, order: torch.Tensor
+) -> ErrorMap | None:
+    if not bool((bad | ~written | order).any()):
+        return None
+    marked = {
+        picture.ORDER: order,
+        picture.VALUE: bad,
+        picture.NOT_FINITE: bad & ~pair.comparable,
+        picture.UNWRITTEN: ~written,
+    }
+    return picture.error_map(pair.error.masked_fill(~written, 0.0), marked)
 
 
 class _FloatPair:
@@ -279,11 +312,21 @@ def _worst(pair: _FloatPair | _ExactPair, bad: torch.Tensor, written: torch.Tens
         excess = excess.masked_fill(~bad, -1.0)
     if not excess.numel() or float(excess.max()) <= 0.0:
         return None
-    position = int(excess.reshape(-1).argmax())
+    return _element(pair, int(excess.reshape(-1).argmax()))
+
+
+def _worst_elements(pair: _FloatPair | _ExactPair, bad: torch.Tensor) -> tuple[Element, ...]:
+    positions = bad.reshape(-1).nonzero().reshape(-1)
+    # stable: of equals the first, as for the worst one
+    ranked = pair.excess().reshape(-1)[positions].argsort(descending=True, stable=True)
+    return tuple(_element(pair, int(position)) for position in positions[ranked[:_WORST]])
+
+
+def _element(pair: _FloatPair | _ExactPair, position: int) -> Element:
     got, expected = pair.values(position)
     error = float(pair.error.reshape(-1)[position])
     return Element(
-        index=_index(position, excess.shape),
+        index=_index(position, pair.error.shape),
         got=got,
         expected=expected,
         error=error if math.isfinite(error) else math.nan,
@@ -298,25 +341,31 @@ def _unwritten(written: torch.Tensor) -> Unwritten | None:
     return Unwritten(missing.numel(), tuple(_index(int(m), written.shape) for m in missing[:_FIRST]))
 
 
-def _order(
-    forward: torch.Tensor, reverse: torch.Tensor, written: torch.Tensor, allowed: torch.Tensor
-) -> OrderDifference | None:
-    floating = forward.dtype.is_floating_point
-    different = written & ~(_same(forward, reverse) if floating else forward == reverse)
-    if not bool(different.any()):
-        return None
-    distance = (forward.to(torch.float64) - reverse.to(torch.float64)).abs()
-    distance = torch.where(distance.isfinite(), distance, math.inf)
-    beyond = different & (~(distance <= allowed) if floating else different)
-    ranked = distance.masked_fill(~(beyond if bool(beyond.any()) else different), -1.0)
-    position = int(ranked.reshape(-1).argmax())
-    return OrderDifference(
-        count=int(different.sum()),
-        beyond=int(beyond.sum()),
-        index=_index(position, forward.shape),
-        forward=forward.reshape(-1)[position].item(),  # type: ignore
-        reverse=reverse.reshape(-1)[position].item(),  # type: ignore
-    )
+class _Order:
+    """A result beside that of the threads in reverse order; ``beyond``: where the two are too far apart."""
+
+    def __init__(
+        self, forward: torch.Tensor, reverse: torch.Tensor, written: torch.Tensor, allowed: torch.Tensor
+    ) -> None:
+        floating = forward.dtype.is_floating_point
+        self.forward, self.reverse = forward, reverse
+        self.different = written & ~(_same(forward, reverse) if floating else forward == reverse)
+        distance = (forward.to(torch.float64) - reverse.to(torch.float64)).abs()
+        self.distance = torch.where(distance.isfinite(), distance, math.inf)
+        self.beyond = self.different & (~(self.distance <= allowed) if floating else self.different)
+
+    def data(self) -> OrderDifference | None:
+        if not bool(self.different.any()):
+            return None
+        among = self.beyond if bool(self.beyond.any()) else self.different
+        position = int(self.distance.masked_fill(~among, -1.0).reshape(-1).argmax())
+        return OrderDifference(
+            count=int(self.different.sum()),
+            beyond=int(self.beyond.sum()),
+            index=_index(position, self.forward.shape),
+            forward=self.forward.reshape(-1)[position].item(),  # type: ignore
+            reverse=self.reverse.reshape(-1)[position].item(),  # type: ignore
+        )
 
 
 def _index(position: int, shape: torch.Size) -> Index:

@@ -43,6 +43,15 @@ class Random:
             return ("normal",)
         return ("normal", *(variant for variant in SPECIAL_VARIANTS if self._special_values(variant)))
 
+    def expression(self) -> str:
+        """Return the Python expression that describes this input: a call of :func:`random`."""
+        bounds = "".join(
+            f", {name}={value!r}"
+            for name, value in (("low", self.low), ("high", self.high))
+            if value is not None
+        )
+        return f"random({self.shape!r}, {self.dtype}{bounds})"
+
     def draw(self, seed: int, variant: str = "normal") -> torch.Tensor:
         """Return the tensor for a seed.
 

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from metalwright.check.data import InputData, ResultData
+from metalwright.check.origin import Origin
 from metalwright.check.verdict import Finding, show
+from metalwright.errors import excerpt_lines
 
 _OTHERS_NAMED = 3
 _STYLES = {"ok": "green", "wrong": "bold red"}
@@ -33,6 +35,7 @@ class CaseReport:
     inputs: tuple[InputData, ...]
     threads_per_grid: tuple[int, ...]
     threads_per_thread_group: tuple[int, ...]
+    result_shapes: tuple[tuple[int, ...], ...]
     results: tuple[ResultData, ...]
     findings: tuple[Finding, ...]
     seconds: float = dataclasses.field(compare=False)
@@ -55,12 +58,16 @@ class CaseReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of checking one kernel; true in a condition if every case is right."""
+    """The outcome of checking one kernel; true in a condition if every case is right.
+
+    ``origin`` is where the kernel is defined in Python, if that is known.
+    """
 
     kernel: str
     math_mode: str
     seed: int
     cases: tuple[CaseReport, ...]
+    origin: Origin | None = None
 
     @property
     def ok(self) -> bool:
@@ -80,10 +87,15 @@ class Report:
             console.print(line, soft_wrap=True, highlight=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as dicts, lists, strings and numbers; NaN and infinities as ``"nan"``, ``"inf"``."""
+        """Return the report as dicts, lists, strings and numbers; NaN and infinities as ``"nan"``, ``"inf"``.
+
+        The results' error maps are left out: they are pictures, and large.
+        """
         plain = dataclasses.asdict(self)
         for case, report in zip(plain["cases"], self.cases, strict=True):
             case["ok"] = report.ok
+            for result in case["results"]:
+                del result["error_map"]
         return _jsonable({"kernel": self.kernel, "ok": self.ok, **plain})
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -164,6 +176,9 @@ def _details(cases: Sequence[CaseReport]) -> list[Text]:
     for finding in case.findings:
         where = f"{finding.result}: " if finding.result else ""
         first, *rest = finding.message.splitlines() or [""]
+        rest += excerpt_lines(finding.site, finding.excerpt)
+        for other in finding.related:
+            rest += other.render().splitlines()
         lines.append(Text.assemble("  ", (finding.kind, "red"), f"  {where}{first}"))
         lines += [Text(f"      {line}") for line in rest]
     return lines

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from metalwright.check.data import Element, Index, ResultData
 from metalwright.check.tolerance import EXACT
+from metalwright.errors import CompileError, KernelFault, MetalwrightError, Related, Site
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,38 @@ class Finding:
     ``kind`` is ``"value"`` (elements outside the tolerance), ``"not-finite"`` (an infinity or NaN that is not the
     reference's), ``"unwritten"``, ``"order"`` (results depend on the order of threads), ``"race"`` (two threads use
     the same bytes with nothing between that orders them), ``"uninitialised"`` (a thread reads what none has written),
-    ``"number"`` (arithmetic that may give anything on a GPU),
-    ``"fault"`` (the kernel did something that it may not), ``"compile"``, ``"refused"`` (the case's arguments) or
-    ``"reference"`` (the reference raised). ``result`` names the result, where there is one.
+    ``"number"`` (arithmetic that may give anything on a GPU), ``"fault"`` (the kernel did something that it may not),
+    ``"compile"``, ``"refused"`` (the case's arguments) or ``"reference"`` (the reference raised). ``result`` names the
+    result, where there is one.
+
+    ``site`` is the place in the MSL that the finding is about and ``excerpt`` the line there, where they are known;
+    ``message`` names the site, and does not repeat the line. ``related`` are further places, in the order to read
+    them.
     """
 
     kind: str
     message: str
     result: str | None = None
+    site: Site | None = None
+    excerpt: str | None = None
+    related: tuple[Related, ...] = ()
+
+
+def finding_of(error: MetalwrightError) -> Finding:
+    """Return what an error says about the kernel that raised it."""
+    if isinstance(error, KernelFault):
+        return Finding("fault", error.summary, site=error.site, excerpt=error.excerpt)
+    if isinstance(error, CompileError) and error.diagnostics:
+        first, *others = error.diagnostics
+        where = f"{first.site}: " if first.site else ""
+        return Finding(
+            "compile",
+            f"kernel {error.kernel!r} does not compile\n{where}{first.severity}: {first.message}",
+            site=first.site,
+            excerpt=first.excerpt,
+            related=tuple(Related(f"{d.severity}: {d.message}", d.site, d.excerpt) for d in others),
+        )
+    return Finding("compile" if isinstance(error, CompileError) else "refused", str(error))
 
 
 def findings(results: Iterable[ResultData]) -> tuple[Finding, ...]:
