@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ class Origin:
 
 def origin_of(kernel: Any) -> Origin | None:
     """Return where a kernel is defined; ``None`` if it is not in the module of its reference, or that is no file."""
-    scope = getattr(reference_of(kernel), "__globals__", {})
+    scope = getattr(inspect.unwrap(reference_of(kernel)), "__globals__", {})
     name = next((name for name, value in scope.items() if value is kernel), None)
     file = scope.get("__file__")
     if name is None or not isinstance(file, str):

@@ -129,7 +129,7 @@ class Report:
         header = ("", "case", "inputs", "result", "max abs", "max rel", "max ulp", "unwritten")
         rows: list[tuple[str, ...]] = [header]
         for case in self.cases:
-            inputs = " ".join(_show_input(value) for value in case.inputs)
+            inputs = " ".join(show_input(value) for value in case.inputs)
             for result in case.results or (None,):
                 rows.append((case.verdict, case.title, inputs, *_columns(case, result)))
         widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
@@ -157,7 +157,7 @@ def _columns(case: CaseReport, result: ResultData | None) -> tuple[str, ...]:
     if result is None:
         return (case.findings[0].kind, *("-",) * 4)
     missing = str(result.unwritten.count) if result.unwritten else "0"
-    shape = _show_shape(result.shape)
+    shape = show_shape(result.shape)
     steps = f"{result.max_ulp}"
     return (
         f"{result.name} {result.dtype}{shape}",
@@ -190,13 +190,15 @@ def _show_others(cases: Sequence[CaseReport]) -> str:
     return ", ".join(case.title for case in cases)
 
 
-def _show_input(value: InputData) -> str:
+def show_input(value: InputData) -> str:
+    """Return an input as name, dtype and shape, or a scalar with its value."""
     if value.value is not None:
         return f"{value.name}={show(value.value, 'float32')}"
-    return f"{value.name}:{value.dtype}{_show_shape(value.shape)}"
+    return f"{value.name}:{value.dtype}{show_shape(value.shape)}"
 
 
-def _show_shape(shape: tuple[int, ...]) -> str:
+def show_shape(shape: tuple[int, ...]) -> str:
+    """Return a shape as it stands behind a dtype."""
     return "[" + ",".join(map(str, shape)) + "]"
 
 

@@ -1,0 +1,12 @@
+"""What a check found, for other readers than a terminal: a page for a browser, annotations for GitHub.
+
+>>> import metalwright
+>>> from metalwright.report import to_html
+>>> page = to_html([metalwright.check(kernel)])  # doctest: +SKIP
+"""
+
+from metalwright.report.github import annotations
+from metalwright.report.html import to_html
+from metalwright.report.reproduce import snippet
+
+__all__ = ["annotations", "snippet", "to_html"]
