@@ -2,6 +2,7 @@
 
 ``pytest -p metalwright.pytest_plugin --metal=cpu`` emulates for the whole session what needs a Mac. With
 ``--metal-unskip``, tests that skip themselves for want of macOS or Metal run too: what their reason says decides.
+``--metal-check`` is in a plugin of its own, which this one brings along.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import pytest
 from metalwright.authoring import registry
 from metalwright.coreai import emulate
 from metalwright.errors import MetalwrightError
+
+pytest_plugins = ["metalwright.pytest_kernels"]
 
 # on a Mac too, a call of a TorchMetalKernel runs its reference, and tests compare an artifact's results with it
 _AS_ON_A_MAC = {"coreai_torch"}

@@ -208,7 +208,61 @@ def test_a_kernel_that_does_not_compile_is_a_verdict_with_the_line():
         kernel("typo", "\nout[gid] = y[gid];", add_one), [case(torch.ones(4)), case(torch.ones(5))]
     )
     assert [outcome.findings[0].kind for outcome in report.cases] == ["compile", "compile"]
-    assert "typo.src:2" in report.cases[0].findings[0].message and "y" in report.cases[0].findings[0].message
+    finding = report.cases[0].findings[0]
+    assert "typo.src:2" in finding.message and "y" in finding.message
+    assert (finding.site.line, finding.excerpt) == (2, "out[gid] = y[gid];")
+    assert "          out[gid] = y[gid];\n                     ^" in str(report)
+
+
+def test_every_error_of_a_kernel_that_does_not_compile_is_a_place_of_the_finding():
+    report = metalwright.check(kernel("typos", "float a = y;\nout[gid] = z;", add_one), [case(torch.ones(4))])
+    _, finding = only(report)
+    assert finding.site.line == 1 and [other.site.line for other in finding.related] == [2]
+    assert str(report).count("^") == 2 and "'y'" in finding.message and "'z'" not in finding.message
+
+
+def test_a_fault_is_a_finding_with_its_place():
+    report = metalwright.check(
+        kernel("outside", "\n  out[gid] = x[gid + 1];", add_one), [case(torch.ones(4))]
+    )
+    _, finding = only(report)
+    assert (finding.site.file, finding.site.line, finding.site.column) == ("outside.src", 2, 14)
+    assert finding.excerpt == "  out[gid] = x[gid + 1];"
+    assert "\n" not in finding.message and str(report).count(finding.excerpt) == 1
+    plain = report.to_dict()["cases"][0]["findings"][0]
+    assert plain["site"]["line"] == 2 and plain["excerpt"] == finding.excerpt and plain["related"] == []
+
+
+def test_a_case_that_was_parsed_is_taken_as_it_is():
+    of = kernel("parsed", "out[gid] = x[gid] + TYPE(1);", add_one)
+    of.cases = lambda: [case(torch.ones(4)), case(random((5,)))]
+    _, second = metalwright.check.cases_of(of, None)
+    report = metalwright.check(of, [second])
+    assert [outcome.title for outcome in report.cases] == [
+        f"case 2 ({variant})" for variant in ("normal", "extreme", "non-finite")
+    ]
+    assert report.cases[0].inputs[0].drawn == "random((5,), torch.float32)"
+
+
+def test_json_has_the_worst_elements_and_no_map():
+    src = "out[gid] = gid < 20 ? x[gid] + TYPE(gid) : x[gid] + TYPE(1);"
+    report = metalwright.check(kernel("worst", src, add_one), [case(torch.zeros(30))])
+    result = report.cases[0].results[0]
+    assert [element.index for element in result.worst_elements] == [(i,) for i in range(19, 11, -1)]
+    assert result.worst_elements[0] == result.worst
+    assert result.error_map.marks == ("x.xxxxxxxxxxxxxxxxxx..........",)
+    plain = report.to_dict()["cases"][0]["results"][0]
+    assert "error_map" not in plain and len(plain["worst_elements"]) == 8
+    assert sum(entry["count"] for entry in plain["ulps"]) == 30
+
+
+def test_a_right_result_has_no_map():
+    report = metalwright.check(
+        kernel("fine", "out[gid] = x[gid] + TYPE(1);", add_one), [case(torch.zeros(30))]
+    )
+    result = report.cases[0].results[0]
+    assert (result.error_map, result.worst_elements) == (None, ())
+    assert [(entry.most, entry.count) for entry in result.ulps] == [(0, 30)]
 
 
 def test_an_endless_loop_is_stopped():

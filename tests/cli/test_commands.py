@@ -71,6 +71,35 @@ def test_check_as_json(command, kernels):
     ]
 
 
+def test_check_writes_a_page(command, kernels, tmp_path):
+    page = tmp_path / "report.html"
+    done = command("check", kernels(WRONG + WITHOUT_CASES), "--html", page)
+    assert done.code == 1 and "wrong: wrong in 6 of 6 cases" in done.out
+    text = page.read_text(encoding="utf-8")
+    assert "Wrong: 1 of 2 kernels" in text and "not checked" in text and "has no cases" in text
+    assert "runpy.run_path" in text and "kernels.py" in text
+
+
+def test_check_says_where_it_cannot_write_a_page(command, kernels, tmp_path):
+    done = command("check", kernels(), "--html", tmp_path / "nowhere" / "report.html")
+    assert done.code == 2 and "cannot write" in done.err and "Traceback" not in done.err
+
+
+def test_check_annotates_for_github(command, kernels, monkeypatch, tmp_path):
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    path = kernels(WRONG + WITHOUT_CASES)
+    lines = path.read_text().splitlines()
+    done = command("check", path, "--github")
+    commands = [line for line in done.out.splitlines() if line.startswith("::")]
+    definition = lines.index('wrong = make("wrong", "out[gid] = x[gid] * 3;")') + 1
+    assert commands[0].startswith(f"::error file=kernels.py,line={definition},title=wrong%3A value::out: ")
+    assert "title=bare%3A not checked::kernel 'bare' has no cases" in commands[1] and len(commands) == 2
+    assert "::error" not in command("check", path).out
+
+    done = command("check", path, "--github", "--json")
+    assert json.loads(done.out)["ok"] is False and done.err.count("::error ") == 2
+
+
 def test_check_with_shapes_and_dtypes(command, kernels):
     path = kernels(WITHOUT_CASES)
     done = command(

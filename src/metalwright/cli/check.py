@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +28,12 @@ def check(
         float, typer.Option(help="Seconds after which a launch that does not end is stopped.")
     ] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the reports as JSON.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page for a browser too.", dir_okay=False)
+    ] = None,
+    github: Annotated[
+        bool, typer.Option("--github", help="Annotate what is wrong in a pull request, in GitHub Actions.")
+    ] = False,
 ) -> None:
     """Run kernels on their cases and compare them with PyTorch.
 
@@ -38,6 +45,7 @@ def check(
     options = {"seed": seed, "math_mode": math, "timeout": timeout}
     reports: list[Report] = []
     errors: list[dict[str, str]] = []
+    annotations: list[str] = []
     for name, kernel in loading.kernels(where).items():
         try:
             report = _check(where, name, kernel, shape, dtype, options)
@@ -46,10 +54,14 @@ def check(
         except MetalwrightError as error:
             # one kernel that cannot be checked does not keep the others from it
             errors.append({"kernel": kernel.name, "error": str(error)})
+            if github:
+                annotations.append(_not_checked(kernel, error))
             if not as_json:
                 show_error(error)
             continue
         reports.append(report)
+        if github:
+            annotations += _annotations(report, kernel)
         if not as_json:
             if len(reports) > 1:
                 console().print()
@@ -58,10 +70,37 @@ def check(
     if as_json:
         plain = [report.to_dict() for report in reports]
         show_json({"ok": right and not errors, "kernels": plain, "errors": errors})
+    # GitHub reads both streams; beside JSON, standard output is for that alone
+    for line in annotations:
+        typer.echo(line, err=as_json)
+    if html is not None:
+        _write(html, reports, errors)
     if not right:
         raise typer.Exit(1)
     if errors:
         raise typer.Exit(2)
+
+
+def _annotations(report: Report, kernel: Any) -> list[str]:
+    from metalwright.report import to_github
+
+    return list(to_github(report, kernel))
+
+
+def _not_checked(kernel: Any, error: MetalwrightError) -> str:
+    from metalwright.report.github import error_command
+
+    return error_command(kernel, f"{kernel.name}: not checked", str(error))
+
+
+def _write(path: Path, reports: list[Report], errors: list[dict[str, str]]) -> None:
+    from metalwright.report import to_html
+
+    page = to_html(reports, {entry["kernel"]: entry["error"] for entry in errors})
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise loading.TargetError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _check(

@@ -5,8 +5,8 @@
 >>> page = to_html([metalwright.check(kernel)])  # doctest: +SKIP
 """
 
-from metalwright.report.github import annotations
+from metalwright.report.github import to_github
 from metalwright.report.html import to_html
 from metalwright.report.reproduce import snippet
 
-__all__ = ["annotations", "snippet", "to_html"]
+__all__ = ["snippet", "to_github", "to_html"]

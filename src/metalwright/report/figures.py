@@ -16,6 +16,7 @@ _WIDEST = 512
 _LARGEST_CELL, _SMALLEST_CELL = 22, 8
 # numbers beside a map may not touch
 _BETWEEN_COLUMNS, _BETWEEN_ROWS = 48, 22
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MARKED = {
     picture.RIGHT: ("right", "right"),
     picture.ORDER: ("order", "depends on the order of threads"),
@@ -89,21 +90,31 @@ def histogram(result: ResultData) -> tuple[Bar, ...]:
     bars: list[Bar] = []
     below = 0
     for entry in result.ulps:
-        bars.append(Bar(_range(entry.most), entry.count, 100 * entry.count / longest, entry.most > max(1, 2 * below)))
+        bars.append(
+            Bar(_range(entry.most), entry.count, 100 * entry.count / longest, entry.most > max(1, 2 * below))
+        )
         below = entry.most
     return tuple(bars)
 
 
 def _range(most: int) -> str:
-    low = most // 2 + 1
     if most <= 2:
         return str(most)
-    return f"{low:,} – {most:,}" if most < 2**20 else f"{low:.2g} – {most:.2g}"
+    if most < 2**17:
+        return f"{most // 2 + 1:,} – {most:,}"
+    power = most.bit_length() - 1
+    return f"2{_raised(power - 1)} – 2{_raised(power)}"
+
+
+def _raised(power: int) -> str:
+    return str(power).translate(_SUPERSCRIPTS)
 
 
 def _layers(seen: ErrorMap) -> Iterator[Layer]:
     columns = len(seen.marks[0])
-    wrong = [error for error, mark in zip(seen.errors, "".join(seen.marks), strict=True) if mark == picture.VALUE]
+    wrong = [
+        error for error, mark in zip(seen.errors, "".join(seen.marks), strict=True) if mark == picture.VALUE
+    ]
     scale = _Scale(wrong)
     kinds: list[list[tuple[str, str] | None]] = []
     for row, marks in enumerate(seen.marks):

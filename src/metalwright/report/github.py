@@ -12,7 +12,7 @@ from metalwright.check.origin import line_of, origin_of
 from metalwright.errors import excerpt_lines
 
 
-def annotations(report: Report, kernel: Any) -> Iterator[str]:
+def to_github(report: Report, kernel: Any) -> Iterator[str]:
     """Yield a line ``::error file=…,line=…,title=…::message`` for each thing that is wrong with a kernel.
 
     The line is that of the kernel's MSL in its Python file where it can be found, else that of the kernel's
@@ -25,10 +25,12 @@ def annotations(report: Report, kernel: Any) -> Iterator[str]:
             alike.setdefault((finding.kind, finding.result, finding.site), []).append((finding, case.title))
     for entries in alike.values():
         finding, cases = entries[0][0], [title for _, title in entries]
-        yield error(kernel, f"{report.kernel}: {finding.kind}", _message(finding, cases), _line(kernel, finding))
+        yield error_command(
+            kernel, f"{report.kernel}: {finding.kind}", _message(finding, cases), _line(kernel, finding)
+        )
 
 
-def error(kernel: Any, title: str, message: str, line: int | None = None) -> str:
+def error_command(kernel: Any, title: str, message: str, line: int | None = None) -> str:
     """Return the command that puts a message beside a line of the kernel's file, by default its definition."""
     properties = {}
     origin = origin_of(kernel)

@@ -26,11 +26,15 @@ def to_html(reports: Sequence[Report], errors: Mapping[str, str] | None = None) 
         reports: what :func:`metalwright.check` returned.
         errors: kernels that could not be checked, by name, with the reason.
     """
-    page = _environment().get_template("report.html").render(
-        reports=reports,
-        wrong=[report for report in reports if not report.ok],
-        errors=dict(errors or {}),
-        version=metalwright.__version__,
+    page = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            reports=reports,
+            wrong=[report for report in reports if not report.ok],
+            errors=dict(errors or {}),
+            version=metalwright.__version__,
+        )
     )
     # a lone surrogate in a name can be in no file
     return page.encode("utf-8", "backslashreplace").decode()
@@ -63,5 +67,6 @@ def _excerpt(found: Finding | Related) -> str:
     lines: list[Any] = excerpt_lines(found.site, found.excerpt)
     number = str(found.site.line) if found.site else ""
     return "\n".join(
-        f"{number if first else '':>{len(number)}} │ {line[4:]}" for first, line in zip((True, False), lines, strict=False)
+        f"{number if first else '':>{len(number)}} │ {line[4:]}"
+        for first, line in zip((True, False), lines, strict=False)
     )

@@ -19,7 +19,7 @@ def snippet(report: Report, case: CaseReport) -> str:
     whole = all(value.drawn is not None or value.value is not None for value in case.inputs)
     tolerances = _tolerances(case)
     body = [*_kernel(report), *(_case(case) if whole else _named(case))]
-    options = [f"seed={report.seed}", f"math_mode={report.math_mode!r}"]
+    options = [f"seed={report.seed}", f"math_mode={_literal(report.math_mode)}"]
     options += [f"tolerances={tolerances}"] if tolerances else []
     body.append(f"metalwright.check(kernel, cases, {', '.join(options)}).print_report()")
     text = "\n".join(body)
