@@ -9,7 +9,7 @@ import torch
 
 import metalwright
 from metalwright import MetalKernel, MetalParameter
-from metalwright.check import Report
+from metalwright.check import Finding, Report
 from metalwright.check.observed import findings_of
 from metalwright.engine import Access, BadNumber, Race
 from metalwright.errors import Site
@@ -58,8 +58,8 @@ def checked(source: str) -> Report:
     return metalwright.check(kernel, [case])
 
 
-def messages(report: Report, kind: str) -> list[str]:
-    return [finding.message for case in report.cases for finding in case.findings if finding.kind == kind]
+def found(report: Report, kind: str) -> list[Finding]:
+    return [finding for case in report.cases for finding in case.findings if finding.kind == kind]
 
 
 def test_nothing_is_found_in_a_right_kernel() -> None:
@@ -67,23 +67,28 @@ def test_nothing_is_found_in_a_right_kernel() -> None:
 
 
 def test_a_race_is_one_finding_with_both_places() -> None:
-    (message,) = messages(checked(SUM.replace(BARRIER, "")), "race")
-    assert "of the threadgroup memory 'partial': two threads use the same bytes" in message
-    write, read = "partial[simdgroup] = sum;", "total += partial[s];"
-    assert "row_sums.src:5:24: the thread at (0, 0, 0) writes 0x" in message
-    assert message.index(write) < message.index(read)
-    assert "reads 0x" in message
-    assert message.endswith("put threadgroup_barrier(mem_flags::mem_threadgroup) between the two")
+    (finding,) = found(checked(SUM.replace(BARRIER, "")), "race")
+    head, where = finding.message.splitlines()
+    assert "of the threadgroup memory 'partial': two threads use the same bytes" in head
+    assert head.endswith("put threadgroup_barrier(mem_flags::mem_threadgroup) between the two")
+    assert where.startswith("row_sums.src:8:14: the thread at (1, 0, 0) reads 0x")
+    assert finding.excerpt == "    total += partial[s];"
+    (before,) = finding.related
+    assert str(before.site) == "row_sums.src:5:24"
+    assert before.text.startswith("the thread at (0, 0, 0) writes 0x") and before.text.endswith(
+        ", before that"
+    )
+    assert before.excerpt == "    partial[simdgroup] = sum;"
 
 
 def test_what_a_missing_barrier_leaves_unwritten_is_no_finding_of_its_own() -> None:
-    assert messages(checked(SUM.replace(BARRIER, "")), "uninitialised") == []
+    assert found(checked(SUM.replace(BARRIER, "")), "uninitialised") == []
 
 
 def test_a_barrier_for_other_memory() -> None:
     report = checked(SUM.replace("mem_threadgroup", "mem_device"))
-    (message,) = messages(report, "race")
-    assert message.endswith(
+    (finding,) = found(report, "race")
+    assert finding.message.splitlines()[0].endswith(
         "the barrier between them does not cover threadgroup memory: give it mem_flags::mem_threadgroup"
     )
     # here the threads happen to run in an order that gives the right sums
@@ -92,8 +97,8 @@ def test_a_barrier_for_other_memory() -> None:
 
 def test_memory_that_no_thread_has_written() -> None:
     report = checked(SUM.replace("s < simdgroups", "s <= simdgroups"))
-    (message,) = messages(report, "uninitialised")
-    first, second, *_ = message.splitlines()
+    (finding,) = found(report, "uninitialised")
+    first, second = finding.message.splitlines()
     assert first == (
         "byte 8 of the threadgroup memory 'partial': a thread reads what no thread has written (192 times)"
     )
@@ -116,7 +121,7 @@ def _race(**changed: Any) -> Race:
 
 def test_values_are_shown_as_what_they_likely_are() -> None:
     (finding,) = findings_of([_race()])
-    assert "writes 0x3f800000 (1 as a float)" in finding.message
+    assert "writes 0x3f800000 (1 as a float)" in finding.related[0].text
     assert "reads 0x00000007 (7)" in finding.message
 
 
@@ -130,7 +135,7 @@ def test_values_are_shown_as_what_they_likely_are() -> None:
 )
 def test_advice(changed: dict[str, bool], advice: str) -> None:
     (finding,) = findings_of([_race(**changed)])
-    assert finding.message.endswith(advice)
+    assert finding.message.splitlines()[0].endswith(advice)
 
 
 def test_there_and_back_is_one_race() -> None:
@@ -143,17 +148,17 @@ def test_bad_numbers_count_where_the_inputs_are_finite() -> None:
     bad = BadNumber("a shift", Site("k.src", 3, 2), "a << b", (5, 0, 0), 2)
     (finding,) = findings_of([bad], [bad])
     assert finding.kind == "number"
-    assert finding.message.splitlines() == [
-        "k.src:3:2: a shift, by the thread at (5, 0, 0) (2 times): it may give anything on a GPU",
-        "    a << b",
-        "     ^",
-    ]
+    assert finding.message == (
+        "k.src:3:2: a shift, by the thread at (5, 0, 0) (2 times): it may give anything on a GPU"
+    )
+    assert (finding.site, finding.excerpt) == (bad.site, "a << b")
     assert list(findings_of([bad], numbers=False)) == []
 
 
 def test_a_shift_by_too_much_is_found() -> None:
     report = checked(SUM.replace("out[lid, row] = total;", "out[lid, row] = total + ((1 << lid) & 0);"))
-    (message,) = messages(report, "number")
-    assert message.startswith("row_sums.src:10:")
-    assert "a shift by a negative number, or by the width" in message
-    assert "the thread at (32, 0, 0) (96 times)" in message
+    (finding,) = found(report, "number")
+    assert finding.message.startswith("row_sums.src:10:")
+    assert "a shift by a negative number, or by the width" in finding.message
+    assert "the thread at (32, 0, 0) (96 times)" in finding.message
+    assert str(finding.site).startswith("row_sums.src:10:")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from metalwright.check.verdict import Finding
 from metalwright.engine import Access, BadNumber, Race, Seen, Uninitialised
-from metalwright.errors import excerpt_lines
+from metalwright.errors import Related, Site
 
 _LIKELY_FLOATS = 1e-9, 1e9
 _FLAGS = {"device": "mem_flags::mem_device", "threadgroup": "mem_flags::mem_threadgroup"}
@@ -31,13 +31,13 @@ def findings_of(*runs: Iterable[Seen], numbers: bool = True) -> Iterator[Finding
     races = [one for one in found.values() if isinstance(one, Race)]
     raced = {(race.memory, access.site) for race in races for access in (race.now, race.before)}
     for race in races:
-        yield Finding("race", _race(race))
+        yield _race(race)
     for one in found.values():
         # where a barrier is missing, some threads read too early: that is the same mistake
         if isinstance(one, Uninitialised) and (one.memory, one.now.site) not in raced:
-            yield Finding("uninitialised", _uninitialised(one))
+            yield _uninitialised(one)
         if isinstance(one, BadNumber) and numbers:
-            yield Finding("number", _number(one))
+            yield _number(one)
 
 
 def _key(one: Seen) -> object:
@@ -47,12 +47,18 @@ def _key(one: Seen) -> object:
     return (one.memory, one.now.site) if isinstance(one, Uninitialised) else (one.what, one.site)
 
 
-def _race(race: Race) -> str:
+def _race(race: Race) -> Finding:
     head = (
         f"{_at(race)}: two threads {'of different threadgroups ' if race.other_threadgroup else ''}use the same bytes, "
         f"and nothing orders them{_times(race.count)}"
     )
-    return "\n".join([head, *_access(race.before), *_access(race.now), _advice(race)])
+    return Finding(
+        "race",
+        f"{head}; {_advice(race)}\n{_place(race.now.site)}{_access(race.now)}",
+        site=race.now.site,
+        excerpt=race.now.excerpt,
+        related=(Related(f"{_access(race.before)}, before that", race.before.site, race.before.excerpt),),
+    )
 
 
 def _advice(race: Race) -> str:
@@ -66,17 +72,15 @@ def _advice(race: Race) -> str:
     return f"put threadgroup_barrier({flags}) between the two"
 
 
-def _uninitialised(one: Uninitialised) -> str:
+def _uninitialised(one: Uninitialised) -> Finding:
     head = f"{_at(one)}: a thread reads what no thread has written{_times(one.count)}"
-    return "\n".join([head, *_access(one.now)])
+    message = f"{head}\n{_place(one.now.site)}{_access(one.now)}"
+    return Finding("uninitialised", message, site=one.now.site, excerpt=one.now.excerpt)
 
 
-def _number(one: BadNumber) -> str:
-    where = f"{one.site}: " if one.site else ""
-    head = (
-        f"{where}{one.what}, by the thread at {one.thread}{_times(one.count)}: it may give anything on a GPU"
-    )
-    return "\n".join([head, *excerpt_lines(one.site, one.excerpt)])
+def _number(one: BadNumber) -> Finding:
+    message = f"{one.what}, by the thread at {one.thread}{_times(one.count)}: it may give anything on a GPU"
+    return Finding("number", _place(one.site) + message, site=one.site, excerpt=one.excerpt)
 
 
 def _at(one: Race | Uninitialised) -> str:
@@ -88,10 +92,12 @@ def _times(count: int) -> str:
     return f" ({count} times)" if count > 1 else ""
 
 
-def _access(access: Access) -> list[str]:
-    where = f"{access.site}: " if access.site else ""
-    line = f"{where}the thread at {access.thread} {access.how} {_value(access.value)}"
-    return [line, *excerpt_lines(access.site, access.excerpt)]
+def _place(site: Site | None) -> str:
+    return f"{site}: " if site else ""
+
+
+def _access(access: Access) -> str:
+    return f"the thread at {access.thread} {access.how} {_value(access.value)}"
 
 
 def _value(value: bytes) -> str:
