@@ -15,12 +15,16 @@ def dispatch(n: int, slots: int) -> dict:
     return sizes | {"result_shapes": [[slots, n]]}
 
 
+def case_for(experts: int = 5, n: int = 45, m: int = 70, slots: int = 3, *, dtype=torch.float32) -> dict:
+    W, x = random((experts, n, m), dtype), random((m,), dtype)
+    IDX = random((slots,), torch.int32, low=0, high=experts)
+    return {"inputs": [W, x, IDX], **dispatch(n, slots)}
+
+
 def cases():
     for experts, n, m, slots in ((1, 1, 1, 1), (8, 64, 32, 2), (5, 45, 70, 3)):
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            W, x = random((experts, n, m), dtype), random((m,), dtype)
-            IDX = random((slots,), torch.int32, low=0, high=experts)
-            yield {"inputs": [W, x, IDX], **dispatch(n, slots)}
+            yield case_for(experts, n, m, slots, dtype=dtype)
 
 
 kernel = MetalKernel(
@@ -38,7 +42,7 @@ kernel = MetalKernel(
     template_dtypes={"W": "TYPE"},
     metal_params=[MetalParameter("gid", "uint2", "thread_position_in_grid")],
 )
-kernel.cases = cases
+kernel.cases, kernel.case_for = cases, case_for
 
 
 class Experts(torch.nn.Module):

@@ -15,9 +15,13 @@ def histogram(x: torch.Tensor) -> torch.Tensor:
 SIZES = {"threads_per_grid": (256, 1, 1), "threads_per_thread_group": (256, 1, 1), "result_shapes": [[256]]}
 
 
+def case_for(size: int = 5000) -> dict:
+    return {"inputs": [random((size,), torch.uint8, low=0, high=256)], **SIZES}
+
+
 def cases():
     for size in (1, 256, 5000):
-        yield {"inputs": [random((size,), torch.uint8, low=0, high=256)], **SIZES}
+        yield case_for(size)
 
 
 kernel = MetalKernel(
@@ -36,7 +40,7 @@ kernel = MetalKernel(
     torch_defn=histogram,
     metal_params=[MetalParameter("tid", "uint", "thread_position_in_threadgroup")],
 )
-kernel.cases = cases
+kernel.cases, kernel.case_for = cases, case_for
 
 
 class Histogram(torch.nn.Module):

@@ -15,11 +15,14 @@ def dispatch(rows: int, columns: int) -> dict:
     return sizes | {"result_shapes": [[rows, columns]]}
 
 
+def case_for(m: int = 33, k: int = 19, n: int = 50, *, dtype=torch.float32) -> dict:
+    return {"inputs": [random((m, k), dtype), random((k, n), dtype)], **dispatch(m, n)}
+
+
 def cases():
     for m, k, n in ((1, 1, 1), (16, 32, 16), (33, 19, 50)):
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            A, B = random((m, k), dtype), random((k, n), dtype)
-            yield {"inputs": [A, B], **dispatch(m, n)}
+            yield case_for(m, k, n, dtype=dtype)
 
 
 kernel = MetalKernel(
@@ -36,7 +39,7 @@ kernel = MetalKernel(
     template_dtypes={"A": "TYPE"},
     metal_params=[MetalParameter("gid", "uint2", "thread_position_in_grid")],
 )
-kernel.cases = cases
+kernel.cases, kernel.case_for = cases, case_for
 
 
 class Matmul(torch.nn.Module):

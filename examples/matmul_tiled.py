@@ -19,10 +19,14 @@ def dispatch(m: int, n: int) -> dict:
     return sizes | {"result_shapes": [[m, n]]}
 
 
+def case_for(m: int = 33, k: int = 19, n: int = 50, *, dtype=torch.float32) -> dict:
+    return {"inputs": [random((m, k), dtype), random((k, n), dtype)], **dispatch(m, n)}
+
+
 def cases():
     for m, k, n in ((1, 1, 1), (32, 16, 48), (33, 19, 50)):
         for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32):
-            yield {"inputs": [random((m, k), dtype), random((k, n), dtype)], **dispatch(m, n)}
+            yield case_for(m, k, n, dtype=dtype)
 
 
 kernel = MetalKernel(
@@ -54,7 +58,7 @@ kernel = MetalKernel(
         MetalParameter("tid", "uint2", "thread_position_in_threadgroup"),
     ],
 )
-kernel.cases = cases
+kernel.cases, kernel.case_for = cases, case_for
 
 
 class Matmul(torch.nn.Module):

@@ -15,10 +15,14 @@ def dispatch(rows: int, n: int) -> dict:
     return sizes | {"result_shapes": [[rows, n]]}
 
 
+def case_for(rows: int = 3, n: int = 1000, *, dtype=torch.float32) -> dict:
+    return {"inputs": [random((rows, n), dtype), random((n,), dtype), 1e-5], **dispatch(rows, n)}
+
+
 def cases():
     for rows, n in ((1, 1), (4, 256), (3, 1000)):
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            yield {"inputs": [random((rows, n), dtype), random((n,), dtype), 1e-5], **dispatch(rows, n)}
+            yield case_for(rows, n, dtype=dtype)
 
 
 kernel = MetalKernel(
@@ -46,7 +50,7 @@ kernel = MetalKernel(
         MetalParameter("simdgroup", "uint", "simdgroup_index_in_threadgroup"),
     ],
 )
-kernel.cases = cases
+kernel.cases, kernel.case_for = cases, case_for
 
 
 class RMSNorm(torch.nn.Module):

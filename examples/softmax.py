@@ -28,6 +28,10 @@ def cases():
                 yield {"inputs": [random(shape, dtype), axis], **dispatch(shape, axis)}
 
 
+def case_for(rows: int = 5, columns: int = 33, *, dtype=torch.float32) -> dict:
+    return {"inputs": [random((rows, columns), dtype), 1], **dispatch((rows, columns), 1)}
+
+
 kernel = MetalKernel(
     "softmax",
     input_names=["x", "axis"],
@@ -50,7 +54,7 @@ kernel = MetalKernel(
     template_dtypes={"x": "TYPE"},
     metal_params=[MetalParameter("row", "uint", "thread_position_in_grid")],
 )
-kernel.cases = cases
+kernel.cases, kernel.case_for = cases, case_for
 
 
 class Softmax(torch.nn.Module):

@@ -15,10 +15,14 @@ def dispatch(rows: int, columns: int) -> dict:
     return sizes | {"result_shapes": [[columns, rows]]}
 
 
+def case_for(rows: int = 37, columns: int = 5, *, dtype=torch.float32) -> dict:
+    return {"inputs": [random((rows, columns), dtype)], **dispatch(rows, columns)}
+
+
 def cases():
     for rows, columns in ((1, 1), (16, 32), (37, 5)):
         for dtype in (torch.float32, torch.float16, torch.int64, torch.bool):
-            yield {"inputs": [random((rows, columns), dtype)], **dispatch(rows, columns)}
+            yield case_for(rows, columns, dtype=dtype)
 
 
 kernel = MetalKernel(
@@ -30,7 +34,7 @@ kernel = MetalKernel(
     torch_defn=transpose2d,
     metal_params=[MetalParameter("gid", "uint2", "thread_position_in_grid")],
 )
-kernel.cases = cases
+kernel.cases, kernel.case_for = cases, case_for
 
 
 class Transpose(torch.nn.Module):

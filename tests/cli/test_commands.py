@@ -53,6 +53,14 @@ def test_check_a_wrong_kernel_among_right_ones(command, kernels):
     assert "differ from the reference" in done.out
 
 
+def test_check_at_edges(command, kernels):
+    path = kernels(WRONG)
+    done = command("check", f"{path}:good", "--edges")
+    assert done.code == 0 and "axis0=37" in done.out, done.out
+    done = command("check", f"{path}:wrong", "--edges")
+    assert done.code == 1 and "smallest  axis0=" in done.out and "runpy.run_path(" in done.out, done.out
+
+
 def test_check_one_kernel_of_a_file(command, kernels):
     path = kernels(WRONG)
     assert command("check", f"{path}:good").code == 0

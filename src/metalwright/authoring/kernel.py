@@ -43,6 +43,10 @@ class MetalKernel(TorchMetalKernel):
         cases: Inputs to check the kernel with: a method of a subclass, or a callable set on the object, that
             returns mappings with ``inputs``, ``threads_per_grid``, ``threads_per_thread_group`` and
             ``result_shapes``.
+        case_for: A function of extents, such as ``case_for(rows: int = 33, columns: int = 50)``, that returns one
+            such mapping, or ``None`` for extents that the kernel does not take. Its positional parameters are the
+            extents, their defaults those of an ordinary case; ``check(edges=True)`` tries others. A keyword with a
+            float dtype for its default is tried with the other float dtypes, where the kernel has a template.
 
     Raises:
         KernelDefinitionError: Names, Metal parameters, templates or their number are wrong (a ``ValueError``).
@@ -50,6 +54,7 @@ class MetalKernel(TorchMetalKernel):
     """
 
     cases: Callable[[], Iterable[Mapping[str, Any]]] | None = None
+    case_for: Callable[..., Mapping[str, Any] | None] | None = None
 
     def __init__(
         self,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from metalwright.check.inputs import SPECIAL_VARIANTS, Random, random, seed_for
+from metalwright.check.inputs import CANCELLING, SPECIAL_VARIANTS, Random, random, seed_for
 from metalwright.check.reference import run
 from metalwright.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from metalwright.check.family import Family
 
 _KEYS = ("inputs", "threads_per_grid", "threads_per_thread_group", "result_shapes")
 _THREADS_IN_A_GROUP = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
@@ -19,23 +22,37 @@ _THREADS_IN_A_GROUP = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}
 
 @dataclass(frozen=True)
 class Case:
-    """One set of inputs (tensors, scalars or :class:`Random`), the launch sizes, and one shape a result."""
+    """One set of inputs (tensors, scalars or :class:`Random`), the launch sizes, and one shape a result.
+
+    A case that was made from extents has them, and the ``family`` that makes it for others; ``at_edge`` says that they
+    were chosen to be at an edge.
+    """
 
     name: str
     inputs: tuple[Any, ...]
     threads_per_grid: tuple[int, ...]
     threads_per_thread_group: tuple[int, ...]
     result_shapes: tuple[tuple[int, ...], ...]
+    extents: tuple[tuple[str, int], ...] = ()
+    family: Family | None = field(default=None, compare=False, repr=False)
+    at_edge: bool = False
 
-    def variants(self, finite: bool) -> tuple[str, ...]:
-        """Return what is run: ``"given"``, or generated inputs with normal, extreme and non-finite values."""
+    def variants(self, finite: bool, adversarial: bool = False) -> tuple[str, ...]:
+        """Return what is run: ``"given"``, or generated inputs with normal, extreme and non-finite values.
+
+        ``finite`` leaves out the last; ``adversarial`` adds values that cancel in a sum. A case at an edge of shapes
+        has normal values only: what other values show, they show at ordinary extents too.
+        """
         found = {
             variant for value in self.inputs if isinstance(value, Random) for variant in value.variants()
         }
         if not found:
             return ("given",)
+        if self.at_edge:
+            return ("normal",)
         wanted = ("normal", "extreme") if finite else ("normal", *SPECIAL_VARIANTS)
-        return tuple(variant for variant in wanted if variant in found)
+        cancelling = (CANCELLING,) if adversarial and any(map(_may_cancel, self.inputs)) else ()
+        return (*(variant for variant in wanted if variant in found), *cancelling)
 
     def draw(self, variant: str, seed: int, names: Sequence[str]) -> tuple[Any, ...]:
         """Return the inputs of a variant; each generated one is drawn from a seed of its own."""
@@ -47,6 +64,10 @@ class Case:
         )
 
 
+def _may_cancel(value: Any) -> bool:
+    return isinstance(value, Random) and value.may_cancel
+
+
 def cases_of(kernel: Any, given: Iterable[Mapping[str, Any] | Case] | None) -> Iterator[Case]:
     """Yield the given cases, or those of ``kernel.cases``. A :class:`Case` among them is yielded as it is.
 
@@ -56,6 +77,13 @@ def cases_of(kernel: Any, given: Iterable[Mapping[str, Any] | Case] | None) -> I
     if given is None:
         source: Any = getattr(kernel, "cases", None)
         if source is None:
+            from metalwright.check.family import stated_family
+
+            stated = stated_family(kernel)
+            ordinary = stated.case(stated.example) if stated else None
+            if ordinary is not None:
+                yield ordinary
+                return
             raise ArgumentError(
                 f"kernel {kernel.name!r} has no cases: pass check(kernel, cases=[...]), or set kernel.cases to a "
                 f"callable giving dicts with {_quoted(_KEYS)} (command line: --shape and --dtype)"
@@ -67,13 +95,18 @@ def cases_of(kernel: Any, given: Iterable[Mapping[str, Any] | Case] | None) -> I
     empty = True
     for position, entry in enumerate(given, start=1):
         empty = False
-        yield entry if isinstance(entry, Case) else _parse(kernel, entry, position)
+        where = f"kernel {kernel.name!r}, case {position}"
+        yield entry if isinstance(entry, Case) else parse(kernel, entry, where, f"case {position}")
     if empty:
         raise ArgumentError(f"kernel {kernel.name!r}: there are no cases to check")
 
 
-def _parse(kernel: Any, entry: Any, position: int) -> Case:
-    where = f"kernel {kernel.name!r}, case {position}"
+def parse(kernel: Any, entry: Any, where: str, name: str) -> Case:
+    """Return the case that a dict says; ``where`` begins messages, ``name`` is the case's unless it has one.
+
+    Raises:
+        ArgumentError: it does not have the keys of a case.
+    """
     if not isinstance(entry, Mapping):
         raise ArgumentError(f"{where}: expected a dict with {_quoted(_KEYS)}, got {entry!r:.80}")
     missing = [key for key in _KEYS if key not in entry]
@@ -91,7 +124,7 @@ def _parse(kernel: Any, entry: Any, position: int) -> Case:
             f"{where}: expected {len(kernel.input_names)} inputs ({', '.join(kernel.input_names)}), got {len(inputs)}"
         )
     return Case(
-        name=str(entry.get("name", f"case {position}")),
+        name=str(entry.get("name", name)),
         inputs=inputs,
         threads_per_grid=_sizes(where, "threads_per_grid", entry["threads_per_grid"]),
         threads_per_thread_group=_sizes(where, "threads_per_thread_group", entry["threads_per_thread_group"]),

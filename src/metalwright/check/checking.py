@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,13 +15,18 @@ from coreai_torch import TorchMetalKernel
 
 from metalwright.authoring.reference import of as reference_of
 from metalwright.authoring.run import Execution, execute
-from metalwright.check import condition, reference
+from metalwright.check import condition, partial, reference, shrink, snippet
 from metalwright.check.cases import Case, cases_of
 from metalwright.check.data import InputData, ResultData, compare
-from metalwright.check.inputs import SPECIAL_VARIANTS, Random, seed_for
+from metalwright.check.edges import edge_cases
+from metalwright.check.family import family_of
+from metalwright.check.inputs import SPECIAL_VARIANTS, seed_for
 from metalwright.check.observed import findings_of
 from metalwright.check.origin import origin_of
+from metalwright.check.pattern import Errors, Pattern, recognise
 from metalwright.check.report import CaseReport, Report
+from metalwright.check.simple import Value
+from metalwright.check.tiles import tile_sizes
 from metalwright.check.tolerance import EXACT, Tolerance, tolerances_by_dtype
 from metalwright.check.verdict import Finding, finding_of, findings
 from metalwright.errors import ArgumentError, MetalwrightError, ToolchainError
@@ -27,6 +34,8 @@ from metalwright.errors import ArgumentError, MetalwrightError, ToolchainError
 DEFAULT_TIMEOUT = 60.0
 # threadgroups that run beside each other would add floats in an order of their own: the same seed, the same report
 _WORKERS = 1
+# of shapes that the check chose itself; more of them say nothing new
+_WRONG_EDGES_AT_MOST = 5
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,7 @@ def check(
     tolerances: Mapping[torch.dtype, Tolerance | tuple[float, float]] | None = None,
     math_mode: str | None = None,
     timeout: float | None = DEFAULT_TIMEOUT,
+    edges: bool = False,
 ) -> Report:
     """Run a kernel's MSL on each case and compare its results with the PyTorch reference.
 
@@ -67,6 +77,11 @@ def check(
         tolerances: ``{dtype: (rtol, atol)}`` in place of the defaults of :mod:`metalwright.check.tolerance`.
         math_mode: ``"safe"`` or ``"fast"``; the kernel's own by default.
         timeout: seconds after which a launch that does not end is stopped; ``None``: never.
+        edges: also check shapes at which kernels break: extents of 1, primes, and one below, at and above each
+            tile and threadgroup size that is found in the cases and the MSL; and values that cancel in a sum. How
+            such a shape is launched says ``kernel.case_for``, a function of the extents that returns a case; a
+            kernel that works element by element needs none. A wrong case of such a shape is shrunk to the
+            smallest extents and simplest values (``CaseReport.reproduce``).
 
     Returns:
         A report, true if every case is right.
@@ -75,7 +90,9 @@ def check(
         ArgumentError: there are no cases, or they are not dicts of that form.
         ToolchainError: no kernel can be run at all.
     """
-    done = check_cases(kernel, cases, seed=seed, tolerances=tolerances, math_mode=math_mode, timeout=timeout)
+    done = check_cases(
+        kernel, cases, seed=seed, tolerances=tolerances, math_mode=math_mode, timeout=timeout, edges=edges
+    )
     return report_of(kernel, done, seed=seed, math_mode=math_mode)
 
 
@@ -95,6 +112,7 @@ def check_cases(
     tolerances: Mapping[torch.dtype, Tolerance | tuple[float, float]] | None = None,
     math_mode: str | None = None,
     timeout: float | None = DEFAULT_TIMEOUT,
+    edges: bool = False,
 ) -> Iterator[CaseReport]:
     """Yield the outcome of each case of :func:`check` as soon as it is known."""
     if not isinstance(kernel, TorchMetalKernel):
@@ -103,10 +121,64 @@ def check_cases(
     settings = _Settings(tolerances_by_dtype(tolerances), mode, seed, timeout)
     # fast math may assume that there are no infinities and NaN: with them, nothing is wrong
     finite = mode == "fast"
-    for case in cases_of(kernel, cases):
-        for variant in case.variants(finite):
+    shrunk: set[str] = set()
+    wrong_edges = 0
+    for case in _all_cases(kernel, cases, edges):
+        if wrong_edges >= _WRONG_EDGES_AT_MOST:
+            return
+        for variant in case.variants(finite, adversarial=edges):
             inputs = case.draw(variant, seed, kernel.input_names)
-            yield _check_case(kernel, case, variant, inputs, settings)
+            outcome = _check_case(kernel, case, variant, inputs, settings)
+            kind = outcome.findings[0].kind if outcome.findings else None
+            if kind is not None and kind not in shrunk:
+                # the first of each kind: the others are most often the same mistake
+                outcome = _reproducible(kernel, case, outcome, settings)
+                shrunk |= {kind} if outcome.smallest else set()
+            elif kind is not None:
+                outcome = replace(outcome, reproduce=_program(kernel, case, variant, settings))
+            wrong_edges += case.family is not None and kind is not None
+            yield outcome
+
+
+def _all_cases(kernel: Any, given: Iterable[Mapping[str, Any] | Case] | None, edges: bool) -> Iterator[Case]:
+    if not edges:
+        return cases_of(kernel, given)
+    known = list(cases_of(kernel, given))
+    # known before anything runs: that no other shape can be launched is to be said at once
+    family = family_of(kernel, known)
+    return itertools.chain(known, edge_cases(family, known))
+
+
+def _reproducible(kernel: Any, case: Case, outcome: CaseReport, settings: _Settings) -> CaseReport:
+    """Add the program that shows a wrong case again: the smallest of its kind, where other extents can be tried."""
+    # a case that takes seconds, as one that never ends, cannot be run again and again
+    finite = outcome.variant not in SPECIAL_VARIANTS
+    if case.family is not None and outcome.seconds < shrink.SECONDS / 4:
+        found = shrink.smallest(
+            case,
+            outcome.variant,
+            outcome.findings[0].kind,
+            lambda smaller, inputs: [
+                finding.kind
+                for finding in _judge(kernel, smaller, inputs, settings, finite, explain=False)[1]
+            ],
+            settings.seed,
+            kernel.input_names,
+        )
+        if found is not None:
+            text = _text(kernel, found.case, found.inputs, settings)
+            return replace(outcome, reproduce=text, smallest=found.describe())
+    return replace(outcome, reproduce=_program(kernel, case, outcome.variant, settings))
+
+
+def _program(kernel: Any, case: Case, variant: str, settings: _Settings) -> str | None:
+    inputs = shrink.inputs_of(case, variant, settings.seed, kernel.input_names)
+    return _text(kernel, case, inputs, settings)
+
+
+def _text(kernel: Any, case: Case, inputs: Sequence[Value], settings: _Settings) -> str | None:
+    options = {"seed": settings.seed, "math_mode": settings.math_mode, "timeout": settings.timeout}
+    return snippet.program(kernel, case, inputs, settings.tolerances, **options)
 
 
 def _math_mode(kernel: Any, given: str | None) -> str:
@@ -125,7 +197,7 @@ def _check_case(
     return CaseReport(
         name=case.name,
         variant=variant,
-        inputs=tuple(map(_describe, kernel.input_names, inputs, case.inputs)),
+        inputs=tuple(map(_describe, kernel.input_names, inputs)),
         threads_per_grid=case.threads_per_grid,
         threads_per_thread_group=case.threads_per_thread_group,
         result_shapes=case.result_shapes,
@@ -136,7 +208,12 @@ def _check_case(
 
 
 def _judge(
-    kernel: Any, case: Case, inputs: tuple[Any, ...], settings: _Settings, finite: bool
+    kernel: Any,
+    case: Case,
+    inputs: tuple[Any, ...],
+    settings: _Settings,
+    finite: bool,
+    explain: bool = True,
 ) -> tuple[tuple[ResultData, ...], tuple[Finding, ...]]:
     try:
         forward = _execute(kernel, case, inputs, settings, reverse=False)
@@ -150,7 +227,8 @@ def _judge(
     except Exception as error:
         # the reference is the user's code: whatever it raises is this case's outcome
         return (), (Finding("reference", f"the reference raised {type(error).__name__}: {error}"),)
-    results = _compare(kernel, forward, backward, expected, settings)
+    explainer = functools.partial(_explain, kernel, case, expected) if explain else _unexplained
+    results = _compare(kernel, forward, backward, expected, settings, explainer)
     seen = findings_of(forward.report.seen, backward.report.seen, numbers=finite)
     return results, (*seen, *findings(results))
 
@@ -181,7 +259,12 @@ def _execute(
 
 
 def _compare(
-    kernel: Any, forward: Execution, backward: Execution, expected: reference.Expected, settings: _Settings
+    kernel: Any,
+    forward: Execution,
+    backward: Execution,
+    expected: reference.Expected,
+    settings: _Settings,
+    explain: Callable[[int, Errors], Pattern | None],
 ) -> tuple[ResultData, ...]:
     assert forward.written is not None and backward.written is not None  # track_written was asked for
 
@@ -203,13 +286,30 @@ def _compare(
             wide=expected.wide[i],
             tolerance=settings.tolerances.get(expected.own[i].dtype, EXACT),
             condition=lambda i=i: conditions()[i],
+            explain=functools.partial(explain, i),
         )
         for i, name in enumerate(kernel.result_names)
     )
 
 
-def _describe(name: str, value: Any, given: Any) -> InputData:
+def _explain(
+    kernel: Any, case: Case, expected: reference.Expected, result: int, errors: Errors
+) -> Pattern | None:
+    """Name the shape of an error."""
+    group = case.threads_per_thread_group
+    found = recognise(replace(errors, tiles=tile_sizes(kernel, [group])))
+    if found is not None:
+        return found
+    return partial.first_simdgroup_only(
+        errors, reference_of(kernel), expected.wide_inputs, result, math.prod(group)
+    )
+
+
+def _unexplained(result: int, errors: Errors) -> Pattern | None:
+    return None
+
+
+def _describe(name: str, value: Any) -> InputData:
     if isinstance(value, torch.Tensor):
-        drawn = given.expression() if isinstance(given, Random) else None
-        return InputData(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), drawn=drawn)
+        return InputData(name, str(value.dtype).removeprefix("torch."), tuple(value.shape))
     return InputData(name, type(value).__name__, (), value)

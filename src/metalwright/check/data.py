@@ -10,6 +10,7 @@ import torch
 
 from metalwright.check import picture
 from metalwright.check.condition import Condition
+from metalwright.check.pattern import Errors, Pattern, recognise
 from metalwright.check.picture import ErrorMap, UlpBin
 from metalwright.check.tolerance import EXACT, Tolerance
 
@@ -26,16 +27,12 @@ _ROUNDINGS_APART = 16
 
 @dataclass(frozen=True)
 class InputData:
-    """One input of a case: its dtype and shape, or a scalar's value (dtype ``int``, ``float`` or ``bool``).
-
-    ``drawn`` is the Python expression of an input that was generated, such as ``random((8,), torch.float32)``.
-    """
+    """One input of a case: its dtype and shape, or a scalar's value (dtype ``int``, ``float`` or ``bool``)."""
 
     name: str
     dtype: str
     shape: Index
     value: int | float | bool | None = None
-    drawn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +83,7 @@ class ResultData:
     tolerance; ``None`` if every element equals its reference. ``reference`` is the precision the reference was
     evaluated in, ``"float64"`` or the result's dtype. ``inputs_per_result`` is part of the measured condition,
     ``None`` where it was not needed. ``ulps`` counts the elements that ``max_ulp`` is over by their distance.
+    ``pattern`` is the shape of the error, where it has one.
 
     Where something is wrong, ``worst_elements`` has the wrong elements that are furthest beyond their tolerance, and
     ``error_map`` shows where they are; it is left out of the report's JSON.
@@ -109,6 +107,7 @@ class ResultData:
     ulps: tuple[UlpBin, ...] = ()
     worst_elements: tuple[Element, ...] = ()
     error_map: ErrorMap | None = None
+    pattern: Pattern | None = None
 
 
 def compare(
@@ -120,6 +119,7 @@ def compare(
     wide: torch.Tensor | None,
     tolerance: Tolerance,
     condition: Callable[[], Condition | None],
+    explain: Callable[[Errors], Pattern | None] = recognise,
 ) -> ResultData:
     """Compare one result with its reference.
 
@@ -130,6 +130,7 @@ def compare(
         own: the reference's result in its own dtype; ``wide``: in float64, or ``None``. All have one shape.
         tolerance: the result's tolerance.
         condition: measures the reference's condition; asked only where the base tolerance is exceeded.
+        explain: names the shape of an error; asked only where there is one.
     """
     floating = got.dtype.is_floating_point
     pair = _FloatPair(got, own, wide, tolerance) if floating else _ExactPair(got, own)
@@ -162,6 +163,7 @@ def compare(
         ulps=picture.ulp_histogram(steps[finite]),
         worst_elements=_worst_elements(pair, bad),
         error_map=_error_map(pair, bad, written, order.beyond),
+        pattern=explain(_errors(pair, bad, written)) if bool((bad | ~written).any()) else None,
     )
 
 
@@ -177,6 +179,11 @@ def _error_map(
         picture.UNWRITTEN: ~written,
     }
     return picture.error_map(pair.error.masked_fill(~written, 0.0), marked)
+
+
+def _errors(pair: _FloatPair | _ExactPair, bad: torch.Tensor, written: torch.Tensor) -> Errors:
+    got, expected = pair.got.to(torch.float64), pair.expected.to(torch.float64)
+    return Errors(got, expected, pair.allowed, bad, written)
 
 
 class _FloatPair:

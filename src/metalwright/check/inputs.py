@@ -22,6 +22,10 @@ _INTEGER_MAGNITUDE = 100
 # Infinities do not stand beside values that overflow: whether +inf meets an overflow to -inf, and so becomes NaN,
 # depends on the order of a sum, and no kernel is wrong for it.
 SPECIAL_VARIANTS = ("extreme", "non-finite")
+# values that all but cancel in a sum: large ones of alternating sign, small ones in between
+CANCELLING = "cancelling"
+# Squares of the large ones, added up over thousands of elements, stay inside the dtype.
+_LARGE = {torch.float32: 2.0**12, torch.bfloat16: 2.0**6, torch.float16: 2.0**3}
 _NON_FINITE = [math.inf, -math.inf, math.nan, 0.0, -0.0]
 
 
@@ -43,27 +47,36 @@ class Random:
             return ("normal",)
         return ("normal", *(variant for variant in SPECIAL_VARIANTS if self._special_values(variant)))
 
-    def expression(self) -> str:
-        """Return the Python expression that describes this input: a call of :func:`random`."""
-        bounds = "".join(
-            f", {name}={value!r}"
-            for name, value in (("low", self.low), ("high", self.high))
-            if value is not None
-        )
-        return f"random({self.shape!r}, {self.dtype}{bounds})"
+    @property
+    def may_cancel(self) -> bool:
+        """Whether the variant ``"cancelling"`` differs: floats without a range, more than one."""
+        free = self.low is None and self.high is None
+        return free and self.dtype.is_floating_point and math.prod(self.shape) > 1
 
     def draw(self, seed: int, variant: str = "normal") -> torch.Tensor:
         """Return the tensor for a seed.
 
         In the variant ``"extreme"`` zeros of both signs and tiny and large values are spread over it, in
-        ``"non-finite"`` infinities, NaN and zeros; in each only those inside the range.
+        ``"non-finite"`` infinities, NaN and zeros; in each only those inside the range. In ``"cancelling"``
+        large values of alternating sign have small ones between them; what has a range stays as it is.
         """
         generator = torch.Generator().manual_seed(seed)
+        if variant == CANCELLING and self.may_cancel:
+            return self._cancelling(generator).to(self.dtype)
         # PyTorch has few operations on some dtypes: the values are made in a wide one and converted at the end
         values = self._ordinary(generator)
-        if variant != "normal":
+        if variant in SPECIAL_VARIANTS:
             self._spread(values, generator, self._special_values(variant))
         return values.to(self.dtype)
+
+    def _cancelling(self, generator: torch.Generator) -> torch.Tensor:
+        small = torch.randn(self.shape, generator=generator, dtype=torch.float64)
+        place = torch.arange(small.numel()).reshape(self.shape)
+        if small.dim() > 1:
+            # columns are sums too: each row begins one place further
+            place = place % self.shape[-1] + place // self.shape[-1]
+        large = _LARGE[self.dtype] * (1 - place // 2 % 2 * 2)
+        return torch.where(place % 2 == 0, large, small)
 
     def _ordinary(self, generator: torch.Generator) -> torch.Tensor:
         if self.dtype is torch.bool:
@@ -97,9 +110,10 @@ class Random:
             values = _extreme_floats(self.dtype) if variant == "extreme" else _NON_FINITE
         else:
             values = _extreme_integers(self.dtype) if variant == "extreme" else []
-        return [value for value in values if self._allows(value)]
+        return [value for value in values if self.allows(value)]
 
-    def _allows(self, value: float) -> bool:
+    def allows(self, value: float) -> bool:
+        """Whether a value is inside the range."""
         above = self.low is None or value >= self.low
         below = self.high is None or value < self.high
         bounded = self.low is not None or self.high is not None

@@ -27,7 +27,9 @@ class CaseReport:
 
     ``variant`` is ``"given"`` for a case whose inputs are all given, else what the generated inputs hold:
     ``"normal"``, ``"extreme"`` or ``"non-finite"`` values. ``results`` is empty where the kernel or the reference
-    could not be run: ``findings`` says why. ``seconds`` is the time that the case took.
+    could not be run: ``findings`` says why. ``seconds`` is the time that the case took. ``reproduce`` is, for a wrong
+    case, a program that checks these inputs again (``None`` if they are too large to be written down); ``smallest``
+    says for which extents and values, where the case was shrunk.
     """
 
     name: str
@@ -39,6 +41,8 @@ class CaseReport:
     results: tuple[ResultData, ...]
     findings: tuple[Finding, ...]
     seconds: float = dataclasses.field(compare=False)
+    reproduce: str | None = None
+    smallest: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -181,6 +185,9 @@ def _details(cases: Sequence[CaseReport]) -> list[Text]:
             rest += other.render().splitlines()
         lines.append(Text.assemble("  ", (finding.kind, "red"), f"  {where}{first}"))
         lines += [Text(f"      {line}") for line in rest]
+    for shrunk in (case for case in cases if case.smallest and case.reproduce):
+        lines.append(Text.assemble("  ", ("smallest", "bold"), f"  {shrunk.smallest}; to see it again:"))
+        lines += [Text(f"      {line}") for line in str(shrunk.reproduce).splitlines()]
     return lines
 
 

@@ -24,7 +24,8 @@ class Finding:
 
     ``site`` is the place in the MSL that the finding is about and ``excerpt`` the line there, where they are known;
     ``message`` names the site, and does not repeat the line. ``related`` are further places, in the order to read
-    them.
+    them. ``pattern`` is the name of the error's shape where it has one: a name of
+    :class:`metalwright.check.pattern.Pattern`.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Finding:
     site: Site | None = None
     excerpt: str | None = None
     related: tuple[Related, ...] = ()
+    pattern: str | None = None
 
 
 def finding_of(error: MetalwrightError) -> Finding:
@@ -60,11 +62,13 @@ def findings(results: Iterable[ResultData]) -> tuple[Finding, ...]:
 def _of_result(result: ResultData) -> Iterable[Finding]:
     different = result.wrong - result.not_finite
     worst = result.worst
+    pattern = result.pattern.name if result.pattern is not None else None
+    shape = f"\n{result.pattern.sentence}" if result.pattern is not None else ""
     if different:
         bound = " by more than the tolerance" if result.tolerance != EXACT else ""
         at = f"; {_worst(worst, result.dtype)}" if worst is not None and not math.isnan(worst.error) else ""
         text = f"{different} of {result.elements} elements differ from the reference{bound}{at}"
-        yield Finding("value", text, result.name)
+        yield Finding("value", text + shape, result.name, pattern=pattern)
     if result.not_finite:
         at = f"; {_worst(worst, result.dtype)}" if worst is not None and math.isnan(worst.error) else ""
         text = f"{result.not_finite} of {result.elements} elements are infinite or NaN where the reference is not, "
@@ -74,7 +78,11 @@ def _of_result(result: ResultData) -> Iterable[Finding]:
         first = ", ".join(show_index(index) for index in missing.first)
         more = ", ..." if missing.count > len(missing.first) else ""
         text = f"{missing.count} of {result.elements} elements were never written: {first}{more}"
-        yield Finding("unwritten", text, result.name)
+        # with wrong elements beside them, the shape is told there
+        told = bool(different)
+        yield Finding(
+            "unwritten", text + ("" if told else shape), result.name, pattern=None if told else pattern
+        )
     order = result.order
     if order is not None and order.beyond:
         text = (

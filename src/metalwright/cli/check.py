@@ -27,6 +27,10 @@ def check(
     timeout: Annotated[
         float, typer.Option(help="Seconds after which a launch that does not end is stopped.")
     ] = 60.0,
+    edges: Annotated[
+        bool,
+        typer.Option("--edges", help="Check shapes at the edges of tiles and threadgroups too."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the reports as JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page for a browser too.", dir_okay=False)
@@ -39,10 +43,12 @@ def check(
 
     The cases are the kernel's own (kernel.cases), or come from --shape and --dtype: then every tensor input has
     that shape and dtype, scalars get a value from the seed, and the grid has one thread for each element of the
-    result. Exit code 1 if a kernel is wrong, 2 if one could not be checked.
+    result. With --edges, cases with extents of 1, primes, and one below, at and above each tile and threadgroup size
+    follow: how they are launched says kernel.case_for; an element-wise kernel needs none. Exit code 1
+    if a kernel is wrong, 2 if one could not be checked.
     """
     where = loading.parse_target(target)
-    options = {"seed": seed, "math_mode": math, "timeout": timeout}
+    options = {"seed": seed, "math_mode": math, "timeout": timeout, "edges": edges}
     reports: list[Report] = []
     errors: list[dict[str, str]] = []
     annotations: list[str] = []

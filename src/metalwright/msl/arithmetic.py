@@ -11,7 +11,7 @@ import re
 
 OPTIONS = ("-fsanitize=shift,signed-integer-overflow,float-cast-overflow", "-fsanitize-minimal-runtime")
 # what the engine calls each kind, by a part of the name of clang's function
-KINDS = {"shift": 0, "add": 1, "sub": 1, "mul": 1, "negate": 1, "float": 2}
+KINDS = {"shift": 0, "add": 1, "sub": 1, "mul": 1, "negate": 1, "divrem": 1, "float": 2}
 _CALL = re.compile(r"call void @__ubsan_handle_([a-z]+)_\w+_minimal\(\)(?: #\d+)?")
 _DECLARED = re.compile(r"^declare void @__ubsan_handle_\w+_minimal\(\).*\n", re.MULTILINE)
 

@@ -7,6 +7,5 @@
 
 from metalwright.report.github import to_github
 from metalwright.report.html import to_html
-from metalwright.report.reproduce import snippet
 
-__all__ = ["snippet", "to_github", "to_html"]
+__all__ = ["to_github", "to_html"]

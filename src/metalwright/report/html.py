@@ -14,7 +14,6 @@ from metalwright.check.report import show_input, show_shape
 from metalwright.check.verdict import show, show_index
 from metalwright.errors import Related, excerpt_lines
 from metalwright.report.figures import heat_map, histogram
-from metalwright.report.reproduce import snippet
 
 
 def to_html(reports: Sequence[Report], errors: Mapping[str, str] | None = None) -> str:
@@ -58,7 +57,7 @@ def _environment() -> Environment:
         sizes=lambda sizes: " × ".join(map(str, sizes)),
         excerpt=_excerpt,
     )
-    environment.globals.update(heat_map=heat_map, histogram=histogram, snippet=snippet)
+    environment.globals.update(heat_map=heat_map, histogram=histogram)
     return environment
 
 
