@@ -7,6 +7,9 @@ import tempfile
 
 import pytest
 
+# a worker's results are counted where conftest.py files of subdirectories are not loaded
+from tests.bugs.summary import pytest_runtest_logreport, pytest_terminal_summary  # noqa: F401
+
 # set before anything imports metalwright; workers of pytest-xdist inherit it and so share one cache
 _cache = (
     tempfile.TemporaryDirectory(prefix="metalwright-tests-")
