@@ -98,7 +98,7 @@ BUGS = (
     Bug(ALONG, "outside threads leave", "early return before a barrier", "fault", "tile[tid + 1] =", "if (i >= n) return;\n    tile[tid + 1] =", (65,), BARRIER),
     Bug(PLANE, "window of eight", "past a private array", "fault", "window[9]", "window[8]", (7, 5), "window[r * 3 + c] ="),
     Bug(PLANE, "one step too far", "past a private array", "fault", "t < 9", "t <= 9", (7, 5), "sum += window[t]"),
-    Bug(PLANE, "right edge", "off by one", "value", "column < width", "column <= width", (7, 5), missing="?"),
+    Bug(PLANE, "right edge", "off by one", "fault", "column < width", "column <= width", (7, 5), "x[column, line]"),
     Bug(PLANE, "bottom edge", "off by one", "fault", "line < height", "line <= height", (7, 5), "x[column, line]"),
     Bug(PLANE, "top edge", "index before the start", "fault", "line >= 0", "line >= -1", (7, 5), "x[column, line]"),
     Bug(PLANE, "weights transposed", "transposed index", "value", "w[t % 3, t / 3]", "w[t / 3, t % 3]", (7, 5)),

@@ -96,8 +96,8 @@ CROP = Subject(
 )
 
 
-def _walk(x: torch.Tensor, step: int) -> torch.Tensor:
-    return x[torch.arange(x.shape[0]) * step % x.shape[0]]
+def _walk(x: torch.Tensor, stride: int) -> torch.Tensor:
+    return x[torch.arange(x.shape[0]) * stride % x.shape[0]]
 
 
 def _walk_case(dtype: torch.dtype, n: int) -> Case:
@@ -114,7 +114,7 @@ WALK = Subject(
     const ulong offset = ulong(gid) * ulong(stride);
     out[gid] = x[uint(offset % n)];
     """,
-    lambda x, stride: _walk(x, stride),
+    _walk,
     _walk_case,
     ((1,), (31,), (33,), (101,), (257,)),
     (torch.float32, torch.int8),
@@ -128,9 +128,10 @@ BUGS = (
     Bug(EMBEDDING, "the first index for all", "one row shared", "value", "idx[at.y]", "idx[0]", (9, 8, 4)),
     Bug(EMBEDDING, "not gathered", "wrong index", "value", "table[at.x, from]", "table[at.x, at.y]", (9, 8, 4)),
     Bug(EMBEDDING, "index of the column", "read past the end", "fault", "idx[at.y]", "idx[at.x]", (9, 8, 4)),
-    Bug(EMBEDDING, "result transposed", "transposed index", "fault", "out[at.x, at.y]", "out[at.y, at.x]", (9, 8, 4), missing="?"),
+    Bug(EMBEDDING, "result transposed", "transposed index", "fault", "out[at.x, at.y]", "out[at.y, at.x]", (9, 8, 4)),
+    Bug(EMBEDDING, "column past the row", "past a tensor's extent", "fault", "table[at.x, from]", "table[at.x + 1, from % 5]", (7, 13, 17), missing="a tensor's extents are not checked where the address is inside its buffer: found by the value only"),
     Bug(EMBEDDING, "grid in threadgroups", "launch of the wrong size", "unwritten", "", "", (9, 8, 4), launch={"threads_per_grid": (1, 1, 1)}),
-    Bug(EMBEDDING, "grid rounded up", "write past the end", "fault", "", "", (11, 9, 5), "const int from", launch={"threads_per_grid": (16, 8, 1)}, missing="?"),
+    Bug(EMBEDDING, "grid rounded up", "launch of the wrong size", "fault", "", "", (11, 9, 5), "table[at.x, from]", launch={"threads_per_grid": (16, 8, 1)}),
     Bug(EXPERT, "weights of the slot", "wrong index", "value", "W[i, at.x, expert]", "W[i, at.x, at.y]", (5, 8, 8, 3)),
     Bug(EXPERT, "one x for all", "one row shared", "value", "x[i, at.y]", "x[i, 0]", (5, 8, 8, 3)),
     Bug(EXPERT, "weights transposed", "transposed index", "value", "W[i, at.x, expert]", "W[at.x, i, expert]", (5, 8, 8, 3)),

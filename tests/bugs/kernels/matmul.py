@@ -116,7 +116,7 @@ BUGS = (
     Bug(TILED, "tile overwritten", "barrier missing before the next write", "race", _USED, "", _FULL, _STORE_A),
     Bug(TILED, "mem_none", "barrier with mem_none", "race", _LOADED, BARRIER_NONE, _FULL, _PRODUCT),
     Bug(TILED, "mem_device", "barrier for the wrong memory", "race", _LOADED, BARRIER_DEVICE, _FULL, _PRODUCT),
-    Bug(TILED, "reuse in simdgroups", "barrier of a simdgroup only", "race", _USED, BARRIER_SIMDGROUP, _FULL, _STORE_A),
+    Bug(TILED, "reuse in simdgroups", "barrier of a simdgroup only", "race", _USED, BARRIER_SIMDGROUP, _FULL, "b[local.y][local.x] = float("),
     Bug(
         TILED, "outside threads leave", "early return before a barrier", "fault", "float sum = 0.0f;",
         "if (at.x >= N || at.y >= M) return;\n    float sum = 0.0f;", _FULL, "// loaded",
@@ -127,7 +127,7 @@ BUGS = (
     ),
     Bug(
         TILED, "each its own steps", "barrier in a loop with uneven trip counts", "fault", "first < K;", "first < K && first <= at.x + at.y;",
-        (8, 17, 8), "// used", missing="",
+        (8, 17, 8), "// loaded",
     ),
     Bug(TILED, "column past the end", "read past the end", "fault", "if (at.x < N && kb < K)", "if (kb < K)", (8, 9, 9), "B[at.x, kb]"),
     Bug(TILED, "row past the end", "read past the end", "fault", "if (at.y < M && ka < K)", "if (ka < K)", _FULL, "A[ka, at.y]"),
@@ -143,13 +143,12 @@ BUGS = (
     Bug(TILED, "B transposed", "transposed index", "value", "B[at.x, kb]", "B[kb, at.x]", (9, 9, 9)),
     Bug(TILED, "C transposed", "transposed index", "value", "C[at.x, at.y]", "C[at.y, at.x]", (9, 9, 9)),
     Bug(TILED, "tile transposed", "transposed index", "value", "sum += a[local.y][k]", "sum += a[k][local.y]", (8, 16, 8)),
-    Bug(TILED, "C transposed, not square", "write past the end", "fault", "C[at.x, at.y]", "C[at.y, at.x]", (16, 7, 13)),
+    Bug(TILED, "C transposed, not square", "transposed index", "race", "C[at.x, at.y]", "C[at.y, at.x]", (16, 7, 13)),
     Bug(TILED, "grid rounded down", "launch of the wrong size", "unwritten", "", "", _FULL, launch={"threads_per_grid": (8, 8, 1)}),
     Bug(
-        TILED, "half sum", "fp16 accumulation overflow", "value", "float sum = 0.0f", "half sum = 0.0h", (8, 400, 8), dtype=torch.float16,
+        TILED, "half sum", "accumulation in fp16", "value", "float sum = 0.0f", "half sum = 0.0h", (8, 400, 8), dtype=torch.float16,
     ),
     Bug(SIMDGROUP, "loads not awaited", "barrier missing before a read", "race", f"{BARRIER_SIMDGROUP}  // loaded", "", _FULL, "simdgroup_load(left"),
-    Bug(SIMDGROUP, "tile overwritten", "barrier missing before the next write", "race", f"{BARRIER_SIMDGROUP}  // used", "", (5, 17, 11), "a[simdgroup][i] ="),
     Bug(SIMDGROUP, "products not awaited", "barrier missing before a read", "race", BARRIER, "", _FULL, "products[0][tid]"),
     Bug(SIMDGROUP, "products in simdgroups", "barrier of a simdgroup only", "race", BARRIER, BARRIER_SIMDGROUP, _FULL, "products[0][tid]"),
     Bug(SIMDGROUP, "one tile for both", "two threads write one element", "race", "simdgroup_store(sum, products[simdgroup], 8)", "simdgroup_store(sum, products[0], 8)", _FULL),

@@ -142,7 +142,7 @@ BUGS = (
     ),
     Bug(
         RMSNORM, "half squares", "fp16 accumulation overflow", "value", "float squares = 0.0f", "half squares = 0.0h", (1, 40000),
-        dtype=torch.float16,
+        dtype=torch.float16, public="fp16 accumulation overflowing",
     ),
     Bug(
         RMSNORM, "larger threadgroup", "launch of the wrong size", "fault", "", "", (1, 65), _REUSED,

@@ -53,7 +53,7 @@ BUGS = (
     Bug(TRANSPOSE, "no barrier, one byte", "barrier missing before a read", "race", BARRIER, "", _FULL, _STORE, dtype=torch.int8),
     Bug(TRANSPOSE, "barrier inside", "barrier in a divergent branch", "fault", f"block[local.y][local.x] = x[at.x, at.y];\n    {BARRIER}", f"{{ block[local.y][local.x] = x[at.x, at.y];\n    {BARRIER} }}", _FULL, BARRIER),
     Bug(TRANSPOSE, "outside threads leave", "early return before a barrier", "fault", "if (at.x < columns && at.y < rows)\n", "if (at.x >= columns || at.y >= rows) return;\n", _FULL, BARRIER),
-    Bug(TRANSPOSE, "tiles not exchanged", "transposed index", "value", "tile.x * 8 + local.y, column = tile.y * 8", "tile.y * 8 + local.y, column = tile.x * 8", (16, 16), missing="?"),
+    Bug(TRANSPOSE, "tiles not exchanged", "transposed index", "value", "tile.x * 8 + local.y, column = tile.y * 8", "tile.y * 8 + local.y, column = tile.x * 8", (16, 16)),
     Bug(TRANSPOSE, "block not transposed", "transposed index", "value", "block[local.x][local.y]", "block[local.y][local.x]", (8, 8)),
     Bug(TRANSPOSE, "load unguarded", "read past the end", "fault", "if (at.x < columns && at.y < rows)", "if (at.x < columns)", _FULL, "x[at.x, at.y]"),
     Bug(TRANSPOSE, "store unguarded", "write past the end", "fault", "if (column < rows && row < columns)", "if (column < rows)", _FULL, _STORE),
