@@ -192,6 +192,19 @@ def test_reads_of_what_nobody_wrote() -> None:
     assert str(found.now.site).startswith("k.metal:7:")
 
 
+@any_order
+def test_an_atomic_sum_of_what_nobody_wrote(reverse: bool) -> None:
+    """What is added to is read: the counters of a histogram that were not set to zero."""
+    add = "atomic_fetch_add_explicit(&c[t % 4], 1u, memory_order_relaxed);"
+    (found,) = seen(f"threadgroup atomic_uint c[4];\n{add}", reverse=reverse)
+    assert isinstance(found, Uninitialised)
+    # each bin once a threadgroup: what the first addition leaves has been written
+    assert (found.memory, found.now.how, found.count) == ("c", "writes atomically", 8)
+    assert str(found.now.site).startswith("k.metal:5:")
+    exchange = "atomic_exchange_explicit(&c[t % 4], 1u, memory_order_relaxed);"
+    assert seen(f"threadgroup atomic_uint c[4]; {exchange}", reverse=reverse) == []
+
+
 def test_threadgroup_memory_begins_anew_with_each_threadgroup() -> None:
     (found,) = seen("threadgroup float s[128];\nif (g == 0) s[t] = x[i];\ny[i] = s[t];")
     assert isinstance(found, Uninitialised)

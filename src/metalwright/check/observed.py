@@ -66,6 +66,9 @@ def _advice(race: Race) -> str:
         return (
             "nothing orders the threadgroups of one dispatch but atomics: split the work into two dispatches"
         )
+    if race.before.site == race.now.site and race.before.how == race.now.how == "writes":
+        # all threads run that line alike: a barrier would not say whose value remains
+        return "let one thread write it, or each an element of its own (in a loop: a barrier after each round)"
     flags = _FLAGS[race.space]
     if race.barrier_between:
         return f"the barrier between them does not cover {race.space} memory: give it {flags}"

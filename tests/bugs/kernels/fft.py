@@ -77,5 +77,5 @@ BUGS = (
     Bug(FFT, "half of the loads", "threadgroup memory read before written", "uninitialised", "i < 128; i += 64", "i < 64; i += 64", (2,), _HERE),
     Bug(FFT, "integer angle", "integer division", "value", "float(k) / float(apart)", "float(k / apart)", (2,)),
     Bug(FFT, "a step less", "off by one", "value", "apart < 128", "apart < 64", (2,)),
-    Bug(FFT, "halving in place of doubling", "integer division by zero", "fault", "apart *= 2", "apart /= 2", (2,), "const uint k = tid % apart", seconds=0.5),
+    Bug(FFT, "halving in place of doubling", "integer division by zero", "fault", "apart *= 2", "apart /= 2", (2,), "const uint k = tid % apart", seconds=0.5, missing="the inliner finds that apart is the literal 1, then 0, and leaves the division by zero out before the checks go in: found as a loop that does not end"),
 )  # fmt: skip

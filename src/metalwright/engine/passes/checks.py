@@ -31,7 +31,9 @@ _EXTRACT = re.compile(rf"^\s*(?P<result>{text.NAME}) = extractvalue (?P<rest>.*)
 _ANY_NAME = re.compile(text.NAME)
 _RESULT = re.compile(rf"^\s*({text.NAME}) = ")
 # how an access is made, as the runtime's checks.c takes it
-_WRITES, _ATOMIC_BIT, _UNUSED = 1, 2, 4
+_WRITES, _ATOMIC_BIT, _UNUSED, _MODIFIES = 1, 2, 4, 8
+# leaves nothing of what was there in memory: often the first write, its result unused
+_EXCHANGE = re.compile(r" atomicrmw (?:volatile )?xchg ")
 _PRIVATES = "%mw.privates"
 _GATHERED = text.call_pattern("__mw_gathered")
 _ENGINE_LOAD = re.compile(rf"^\s*({text.NAME}) = load ptr, ptr %mw\.")
@@ -70,13 +72,17 @@ class Root:
 
 @dataclass(frozen=True)
 class Access:
-    """One access to memory: the printed pointer, how many bytes (a number or a value's name)."""
+    """One access to memory: the printed pointer, how many bytes (a number or a value's name).
+
+    ``modify``: what it writes depends on what was there.
+    """
 
     pointer: str
     size: str
     align: int
     write: bool
     atomic: bool = False
+    modify: bool = False
 
 
 def globals_of(lines: list[str]) -> dict[str, Global]:
@@ -171,7 +177,8 @@ def accesses(line: str) -> list[Access]:
         return [Access(_pointer(pointer), size, align, True, " store atomic " in line)]
     if match := _ATOMIC.match(line):
         pointer, value = text.split_arguments(match["rest"])[:2]
-        return [Access(_pointer(pointer), str(text.store_bytes(text.take_type(value)[0])), align, True, True)]
+        size = str(text.store_bytes(text.take_type(value)[0]))
+        return [Access(_pointer(pointer), size, align, True, True, _EXCHANGE.search(line) is None)]
     if match := _BLOCK.search(line):
         to, source, length = text.split_arguments(match["arguments"])[:3]
         size = text.value_of(length)
@@ -261,7 +268,7 @@ def _check_call(
     whole = access.pointer == root.name and access.size.isdigit() and _fits(int(access.size), root.type_name)
     if whole and not (root.kind == "constant" and access.write):
         return None
-    how = _WRITES * access.write + _ATOMIC_BIT * access.atomic + _UNUSED * unused
+    how = _WRITES * access.write + _ATOMIC_BIT * access.atomic + _UNUSED * unused + _MODIFIES * access.modify
     common = (
         f"ptr %2, ptr {access.pointer}, i64 {access.size}, i64 {access.align}, i32 {add_site(location)}, "
         f"i32 {how}"

@@ -1,5 +1,5 @@
 // What checked mode calls before an access and at the end of each round of a loop. How an access is made is told by
-// bits: 1 it writes, 2 it is atomic, 4 nobody uses what it reads.
+// bits: 1 it writes, 2 it is atomic, 4 nobody uses what it reads, 8 what it writes depends on what was there.
 #include "context.h"
 
 // A kernel has hundreds of accesses: what becomes part of it for each is a comparison, and what follows a wrong one is

@@ -7,7 +7,7 @@
 #include "context.h"
 
 enum { MW_WORD = 4, MW_GROUP_BITS = 10, MW_EXCHANGE_BITS = 12, MW_VECTOR_BYTES = 16 };
-enum { MW_USED = 1, MW_ATOMIC = 2, MW_UNUSED = 4 };
+enum { MW_USED = 1, MW_ATOMIC = 2, MW_UNUSED = 4, MW_MODIFIES = 8 };
 
 typedef struct {
   u32 thread;         // number of its threadgroup, and its index in that
@@ -190,14 +190,15 @@ static void mw_watch(mw_context *context, enum mw_place place, u32 object, char 
     if (first < offset) now.cell.mask &= 0xfu << (offset - first);
     if (first + MW_WORD > end) now.cell.mask &= 0xfu >> (first + MW_WORD - end);
     if (mw_conflicts(&now, &word->write)) mw_see_race(&now, &word->write, 1, start + first);
+    int reads = how & MW_MODIFIES || !(how & (MW_UNUSED | 1));
+    if (fresh && reads && mw_unwritten(&now, word)) {
+      if (!unwritten++) missing = start + first, missing_mask = now.cell.mask;
+    }
     if (how & 1) {
       for (int i = 0; i < 2; i++)
         if (mw_conflicts(&now, &word->reads[i])) mw_see_race(&now, &word->reads[i], 0, start + first);
       mw_note_write(&now, word);
     } else {
-      if (fresh && !(how & MW_UNUSED) && mw_unwritten(&now, word)) {
-        if (!unwritten++) missing = start + first, missing_mask = now.cell.mask;
-      }
       mw_note_read(&now, word);
     }
   }
