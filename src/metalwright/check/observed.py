@@ -68,7 +68,9 @@ def _advice(race: Race) -> str:
         )
     if race.before.site == race.now.site and race.before.how == race.now.how == "writes":
         # all threads run that line alike: a barrier would not say whose value remains
-        return "let one thread write it, or each an element of its own (in a loop: a barrier after each round)"
+        return (
+            "let one thread write it, or each an element of its own (in a loop: a barrier after each round)"
+        )
     flags = _FLAGS[race.space]
     if race.barrier_between:
         return f"the barrier between them does not cover {race.space} memory: give it {flags}"

@@ -15,7 +15,10 @@ def _embedding(table: torch.Tensor, idx: torch.Tensor) -> torch.Tensor:
 def _embedding_case(dtype: torch.dtype, rows: int, width: int, count: int) -> Case:
     # the last row is asked for, by the first
     idx = (rows - 1 - torch.arange(count) * 3) % rows
-    return {"inputs": [random((rows, width), dtype), idx.to(torch.int32)], **launch((width, count), (8, 4), [count, width])}
+    return {
+        "inputs": [random((rows, width), dtype), idx.to(torch.int32)],
+        **launch((width, count), (8, 4), [count, width]),
+    }
 
 
 EMBEDDING = Subject(
@@ -126,7 +129,6 @@ BUGS = (
     Bug(EMBEDDING, "the row after", "off by one", "fault", "table[at.x, from]", "table[at.x, from + 1]", (5, 7, 3)),
     Bug(EMBEDDING, "counted from one", "index before the start", "fault", "table[at.x, from]", "table[at.x, from - 1]", (1, 1, 1)),
     Bug(EMBEDDING, "the first index for all", "one row shared", "value", "idx[at.y]", "idx[0]", (9, 8, 4)),
-    Bug(EMBEDDING, "not gathered", "wrong index", "value", "table[at.x, from]", "table[at.x, at.y]", (9, 8, 4)),
     Bug(EMBEDDING, "index of the column", "read past the end", "fault", "idx[at.y]", "idx[at.x]", (9, 8, 4)),
     Bug(EMBEDDING, "result transposed", "transposed index", "fault", "out[at.x, at.y]", "out[at.y, at.x]", (9, 8, 4)),
     Bug(EMBEDDING, "column past the row", "past a tensor's extent", "fault", "table[at.x, from]", "table[at.x + 1, from % 5]", (7, 13, 17), missing="a tensor's extents are not checked where the address is inside its buffer: found by the value only"),
@@ -136,11 +138,8 @@ BUGS = (
     Bug(EXPERT, "one x for all", "one row shared", "value", "x[i, at.y]", "x[i, 0]", (5, 8, 8, 3)),
     Bug(EXPERT, "weights transposed", "transposed index", "value", "W[i, at.x, expert]", "W[at.x, i, expert]", (5, 8, 8, 3)),
     Bug(EXPERT, "one term more", "off by one", "fault", "i < m", "i <= m", (3, 7, 5, 2), "sum += "),
-    Bug(EXPERT, "first term left out", "off by one", "value", "int i = 0", "int i = 1", (3, 7, 5, 2)),
-    Bug(EXPERT, "experts counted from one", "off by one", "fault", "expert = idx[at.y]", "expert = idx[at.y] + 1", (3, 7, 5, 2), "sum += "),
     Bug(CROP, "dense input", "strided input treated as dense", "value", "at.y * pitch", "at.y * columns", (4, 17, 9), public="strided input treated as dense"),
     Bug(CROP, "result as wide as the input", "write past the end", "fault", "at.y * columns", "at.y * pitch", (4, 17, 9), "to[place] =", public="write past the output's end for a non-contiguous view"),
-    Bug(CROP, "columns and rows", "transposed index", "value", "at.y * columns + at.x", "at.y + at.x * 4", (4, 17, 9)),
     Bug(CROP, "from one row later", "read past the end", "fault", "at.y * pitch", "(at.y + 1) * pitch", (4, 17, 9), "from[source]"),
     Bug(CROP, "one before", "index before the start", "fault", "from[source]", "from[int(source) - 1]", (4, 17, 9)),
     Bug(CROP, "one word for all rows", "two threads write one element", "race", "at.y * columns + at.x", "at.x", (4, 17, 9), "to[place] ="),

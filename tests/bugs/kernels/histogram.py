@@ -58,8 +58,6 @@ BUGS = (
     Bug(HISTOGRAM, "half zeroed", "uninitialised accumulator in threadgroup memory", "uninitialised", f"{_STORE};", f"if (tid < 32) {_STORE};", (401,), _ADD),
     Bug(HISTOGRAM, "bins of the next", "past a threadgroup array", "fault", "&counts[x[i]]", "&counts[x[i] + 1]", (401,)),
     Bug(HISTOGRAM, "fewer bins", "past a threadgroup array", "fault", "counts[64]", "counts[32]", (401,), _STORE),
-    Bug(HISTOGRAM, "counted twice", "wrong constant", "value", "&counts[x[i]], 1", "&counts[x[i]], 2", (401,)),
-    Bug(HISTOGRAM, "every element by every simdgroup", "wrong index", "value", "uint i = tid", "uint i = tid % 32", (401,)),
     Bug(HISTOGRAM, "counts of 8 bits", "integer overflow", "value", f"bins[tid] = {_LOAD}", f"bins[tid] = uchar({_LOAD})", (40001,)),
     Bug(HISTOGRAM, "counted with mem_none", "barrier with mem_none", "race", f"{_COUNTED}\n    bins[tid] = {_LOAD}", f"{BARRIER_NONE}\n    bins[tid] = ((threadgroup int*)counts)[tid]", (401,), "bins[tid] ="),
 )  # fmt: skip

@@ -8,7 +8,6 @@ from metalwright.check import random
 from tests.bugs.bug import (
     BARRIER,
     BARRIER_DEVICE,
-    BARRIER_NONE,
     BARRIER_SIMDGROUP,
     Bug,
     Case,
@@ -25,7 +24,10 @@ def _matmul(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
 
 
 def _tiled_case(dtype: torch.dtype, m: int, k: int, n: int) -> Case:
-    return {"inputs": [random((m, k), dtype), random((k, n), dtype)], **launch((up(n, 8), up(m, 8)), (8, 8), [m, n])}
+    return {
+        "inputs": [random((m, k), dtype), random((k, n), dtype)],
+        **launch((up(n, 8), up(m, 8)), (8, 8), [m, n]),
+    }
 
 
 TILED = Subject(
@@ -114,7 +116,6 @@ _FULL = (9, 9, 9)
 BUGS = (
     Bug(TILED, "loads not awaited", "barrier missing before a read", "race", _LOADED, "", _FULL, _PRODUCT),
     Bug(TILED, "tile overwritten", "barrier missing before the next write", "race", _USED, "", _FULL, _STORE_A),
-    Bug(TILED, "mem_none", "barrier with mem_none", "race", _LOADED, BARRIER_NONE, _FULL, _PRODUCT),
     Bug(TILED, "mem_device", "barrier for the wrong memory", "race", _LOADED, BARRIER_DEVICE, _FULL, _PRODUCT),
     Bug(TILED, "reuse in simdgroups", "barrier of a simdgroup only", "race", _USED, BARRIER_SIMDGROUP, _FULL, "b[local.y][local.x] = float("),
     Bug(
@@ -130,7 +131,6 @@ BUGS = (
         (8, 17, 8), "// loaded",
     ),
     Bug(TILED, "column past the end", "read past the end", "fault", "if (at.x < N && kb < K)", "if (kb < K)", (8, 9, 9), "B[at.x, kb]"),
-    Bug(TILED, "row past the end", "read past the end", "fault", "if (at.y < M && ka < K)", "if (ka < K)", _FULL, "A[ka, at.y]"),
     Bug(TILED, "store unguarded", "write past the end", "fault", "if (at.x < N && at.y < M)", "if (at.x < N)", _FULL, "C[at.x, at.y] ="),
     Bug(
         TILED, "elements outside not zeroed", "threadgroup memory read before written", "uninitialised",
@@ -141,7 +141,6 @@ BUGS = (
     Bug(TILED, "last tile left out", "tail left out of a sum", "value", "first < K;", "first + 8 <= K;", _FULL),
     Bug(TILED, "no sum", "wrong operator", "value", "sum += a", "sum = a", _FULL),
     Bug(TILED, "B transposed", "transposed index", "value", "B[at.x, kb]", "B[kb, at.x]", (9, 9, 9)),
-    Bug(TILED, "C transposed", "transposed index", "value", "C[at.x, at.y]", "C[at.y, at.x]", (9, 9, 9)),
     Bug(TILED, "tile transposed", "transposed index", "value", "sum += a[local.y][k]", "sum += a[k][local.y]", (8, 16, 8)),
     Bug(TILED, "C transposed, not square", "transposed index", "race", "C[at.x, at.y]", "C[at.y, at.x]", (16, 7, 13)),
     Bug(TILED, "grid rounded down", "launch of the wrong size", "unwritten", "", "", _FULL, launch={"threads_per_grid": (8, 8, 1)}),
@@ -153,7 +152,6 @@ BUGS = (
     Bug(SIMDGROUP, "products in simdgroups", "barrier of a simdgroup only", "race", BARRIER, BARRIER_SIMDGROUP, _FULL, "products[0][tid]"),
     Bug(SIMDGROUP, "one tile for both", "two threads write one element", "race", "simdgroup_store(sum, products[simdgroup], 8)", "simdgroup_store(sum, products[0], 8)", _FULL),
     Bug(SIMDGROUP, "A transposed", "transposed index", "value", "simdgroup_load(left, a[simdgroup], 8)", "simdgroup_load(left, a[simdgroup], 8, 0, true)", _FULL),
-    Bug(SIMDGROUP, "narrow rows", "wrong stride", "value", "simdgroup_load(right, b[simdgroup], 8)", "simdgroup_load(right, b[simdgroup], 4)", _FULL),
     Bug(SIMDGROUP, "wide rows", "past a threadgroup array", "fault", "simdgroup_load(right, b[simdgroup], 8)", "simdgroup_load(right, b[simdgroup], 16)", _FULL),
     Bug(SIMDGROUP, "one simdgroup multiplies", "simdgroup operation with inactive lanes", "fault", "simdgroup_multiply_accumulate(sum, left, right, sum);", "if (lane < 16) simdgroup_multiply_accumulate(sum, left, right, sum);", _FULL),
 )  # fmt: skip

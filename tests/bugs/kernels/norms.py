@@ -126,10 +126,8 @@ BUGS = (
         RMSNORM, "own simdgroup", "simd_sum taken for a threadgroup sum", "value", _READ, "squares", (2, 65),
         public="simd_sum taken for a threadgroup sum",
     ),
-    Bug(RMSNORM, "first simdgroup twice", "wrong index", "value", _READ, "partial[0] + partial[0]", (2, 65)),
     Bug(RMSNORM, "from the lane on", "wrong index", "value", "uint i = tid", "uint i = lane", (2, 65)),
     Bug(RMSNORM, "weight of the next", "read past the end", "fault", "weight[j]", "weight[j + 1]", (2, 65)),
-    Bug(RMSNORM, "row of the next", "read past the end", "fault", "* float(x[i, row])", "* float(x[i, row + 1])", (1, 7)),
     Bug(RMSNORM, "one partial sum", "past a threadgroup array", "fault", "partial[2]", "partial[1]", (2, 65), _REUSED),
     Bug(RMSNORM, "minus eps", "wrong operator", "value", "+ eps", "- eps", (2, 65)),
     Bug(
@@ -141,7 +139,7 @@ BUGS = (
         (2, 65),
     ),
     Bug(
-        RMSNORM, "half squares", "fp16 accumulation overflow", "value", "float squares = 0.0f", "half squares = 0.0h", (1, 40000),
+        RMSNORM, "half squares", "fp16 accumulation overflow", "value", "float squares = 0.0f", "half squares = 0.0h", (1, 28001),
         dtype=torch.float16, public="fp16 accumulation overflowing",
     ),
     Bug(
@@ -162,8 +160,6 @@ BUGS = (
         LAYERNORM, "sums overwritten", "barrier missing before the next write", "race", _USED, "", (2, 65), _REUSED,
         public="barrier missing between a reduction's read and the next write",
     ),
-    Bug(LAYERNORM, "squares not awaited", "barrier missing before a read", "race", _SQUARED, "", (2, 65), f"rsqrt(({_READ}"),
-    Bug(LAYERNORM, "reuse with mem_none", "barrier with mem_none", "race", _USED, BARRIER_NONE, (2, 65), _REUSED),
     Bug(LAYERNORM, "reuse with mem_device", "barrier for the wrong memory", "race", _USED, BARRIER_DEVICE, (2, 65), _REUSED),
     Bug(LAYERNORM, "reuse in a simdgroup", "barrier of a simdgroup only", "race", _USED, BARRIER_SIMDGROUP, (2, 65), _REUSED),
     Bug(
@@ -176,7 +172,6 @@ BUGS = (
         f"if (lane == 0) {{\n        partial[simdgroup] = sum;\n        {_THERE}\n    }}", (2, 65), "// sums are there",
     ),
     Bug(LAYERNORM, "sample variance", "wrong constant", "value", f"rsqrt(({_READ}) / n", f"rsqrt(({_READ}) / (n - 1)", (2, 65)),
-    Bug(LAYERNORM, "bias of the row", "wrong index", "value", "bias[i]", "bias[row]", (2, 65)),
     Bug(LAYERNORM, "sums are kept", "wrong operator", "value", _REUSED, "partial[simdgroup] += squares", (2, 65)),
-    Bug(LAYERNORM, "one lane too far", "lane that takes no part", "uninitialised", f"if (lane == 0)\n        partial[simdgroup] = sum;", f"if (lane == 1 && simdgroup == 0)\n        partial[simdgroup] = sum;", (2, 65), f"mean = ({_READ}"),
+    Bug(LAYERNORM, "one lane too far", "lane that takes no part", "uninitialised", "if (lane == 0)\n        partial[simdgroup] = sum;", "if (lane == 1 && simdgroup == 0)\n        partial[simdgroup] = sum;", (2, 65), f"mean = ({_READ}"),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from metalwright.check import random
-from tests.bugs.bug import BARRIER, BARRIER_NONE, BARRIER_SIMDGROUP, Bug, Case, Subject, launch
+from tests.bugs.bug import BARRIER, Bug, Case, Subject, launch
 
 
 def _row_max(x: torch.Tensor) -> torch.Tensor:
@@ -170,19 +170,16 @@ BUGS = (
     Bug(ROW_MAX, "NaN lost", "NaN lost in max", "not-finite", "top = isnan(value) || isnan(top) ? NAN : max(top, value)", "top = max(top, value)", (3, 65), public="NaN lost in max/min"),
     Bug(ROW_MAX, "NaN lost between threads", "NaN lost in max", "not-finite", "isnan(tops[t]) || isnan(top) ? NAN : max(top, tops[t])", "tops[t] > top ? tops[t] : top", (3, 65)),
     Bug(ROW_MAX, "filling not awaited", "barrier missing before a read", "race", _FILLED, "", (3, 65), "isnan(tops[t])"),
-    Bug(ROW_MAX, "filled with mem_none", "barrier with mem_none", "race", _FILLED, BARRIER_NONE, (3, 65), "isnan(tops[t])"),
     Bug(ROW_MAX, "from zero", "wrong constant", "value", "float top = -INFINITY", "float top = 100.0f", (2, 3)),
     Bug(ROW_MAX, "all threads write", "two threads write one element", "race", "if (tid == 0) {", "out[row] = TYPE(top);\n    if (tid == 0) {", (3, 65), "out[row] ="),
     Bug(ROW_MAX, "one thread too far", "past a threadgroup array", "fault", "t < 64", "t <= 64", (3, 65), "isnan(tops[t])"),
     Bug(ROW_MAX, "smallest", "wrong operator", "not-finite", "NAN : max(top, value)", "NAN : min(top, value)", (3, 65)),
     Bug(ARGMAX, "filling not awaited", "barrier missing before a read", "race", _FILLED, "", (3, 65), "const float other"),
     Bug(ARGMAX, "steps not awaited", "barrier missing in a loop", "race", _HALVED, "", (3, 65), "const int there"),
-    Bug(ARGMAX, "steps in simdgroups", "barrier of a simdgroup only", "race", _FILLED, BARRIER_SIMDGROUP, (3, 65), "const float other"),
     Bug(ARGMAX, "last of equal ones", "wrong operator", "value", "value > top", "value >= top", (4, 131)),
     Bug(ARGMAX, "any of equal ones", "wrong operator", "value", " || (other == tops[tid] && there < places[tid])", "", (4, 131)),
     Bug(ARGMAX, "places not written", "threadgroup memory read before written", "uninitialised", "places[tid] = place;", "if (tid == 0) places[tid] = place;", (3, 65), "const int there"),
     Bug(ARGMAX, "place in the step", "wrong index", "value", "place = i;", "place = i / 64;", (3, 65)),
-    Bug(ARGMAX, "result of the last thread", "wrong index", "value", "out[row] = places[0]", "out[row] = places[63]", (3, 65)),
     Bug(STRIDED, "stride of the threadgroup", "stride by group instead of grid", "value", "i += grid", "i += threads", (601, 96), public="stride by group instead of grid"),
     Bug(STRIDED, "no stride", "endless loop", "fault", "i += grid", "i += 0", (129, 64), "for (uint i", seconds=0.4),
     Bug(STRIDED, "division by zero", "integer division by zero", "fault", "i < n; i += grid)", "i < n; i += grid / (n / 64 - 1) * 1)", (127, 64)),
@@ -192,7 +189,6 @@ BUGS = (
     Bug(DEVICE, "sums not awaited", "barrier missing before a read", "race", _THERE, "", (3,), _TOTAL),
     Bug(DEVICE, "sums overwritten", "barrier missing before the next write", "race", _READ, "", (3,), "out[simdgroup, row] = total"),
     Bug(DEVICE, "mem_threadgroup", "barrier for the wrong memory", "race", _THERE, BARRIER, (3,), _TOTAL),
-    Bug(DEVICE, "mem_none", "barrier with mem_none", "race", _THERE, BARRIER_NONE, (3,), _TOTAL),
     Bug(DEVICE, "reuse with mem_threadgroup", "barrier for the wrong memory", "race", _READ, BARRIER, (3,), "out[simdgroup, row] = total"),
     Bug(DEVICE, "the next threadgroup's", "read across threadgroups", "race", "+ out[1, row]", "+ out[1, (row + 1) % uint(groups)]", (3,), _TOTAL, public="cross-threadgroup read of another group's write in one dispatch"),
     Bug(DEVICE, "one place for all", "two threads write one element", "race", "if (lane == 0)\n        out[simdgroup, row] = sum;", "if (lane == 0)\n        out[simdgroup, 0] = sum;", (3,), "out[simdgroup, 0] ="),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from metalwright.check import random
-from tests.bugs.bug import BARRIER, BARRIER_DEVICE, BARRIER_SIMDGROUP, Bug, Case, Subject, launch
+from tests.bugs.bug import BARRIER, BARRIER_DEVICE, Bug, Case, Subject, launch
 
 
 def _prefix_sum(x: torch.Tensor) -> torch.Tensor:
@@ -89,13 +89,11 @@ BUGS = (
     Bug(SHORT, "filling not awaited", "barrier missing before a read", "race", _FILLED, "", (61,), _BEFORE),
     Bug(SHORT, "added before read", "barrier missing before the next write", "race", _READ, "", (61,), "values[tid] += before"),
     Bug(SHORT, "sums not awaited", "barrier missing in a loop", "race", _ADDED, "", (61,), _BEFORE),
-    Bug(SHORT, "reads in simdgroups", "barrier of a simdgroup only", "race", _READ, BARRIER_SIMDGROUP, (61,), _BEFORE),
     Bug(SHORT, "filled with mem_device", "barrier for the wrong memory", "race", _FILLED, BARRIER_DEVICE, (61,), _BEFORE),
     Bug(SHORT, "strictly later", "off by one", "value", "tid >= by", "tid > by", (61,)),
     Bug(SHORT, "before the first", "index before the start", "fault", "tid >= by ? values[tid - by] : 0", "values[int(tid) - int(by)]", (61,)),
     Bug(SHORT, "a step less", "off by one", "value", "by < 64", "by < 32", (64,)),
     Bug(SHORT, "threads without elements", "write past the end", "fault", "if (tid < n)\n", "\n", (61,), "out[tid] = values"),
-    Bug(SHORT, "exclusive", "shifted by one", "value", "out[tid] = values[tid]", "out[tid] = tid == 0 ? 0 : values[tid - 1]", (61,)),
     Bug(SHORT, "tail not zeroed", "threadgroup memory read before written", "uninitialised", "values[tid] = tid < n ? x[tid] : 0;", "if (tid < n) values[tid] = x[tid];", (33,), _BEFORE),
     Bug(SHORT, "elements past the end", "read past the end", "fault", "tid < n ? x[tid] : 0", "x[tid]", (61,)),
     Bug(SHORT, "read only where needed", "barrier in a divergent branch", "fault", f"const int before = tid >= by ? values[tid - by] : 0;\n        {_READ}", f"int before = 0;\n        if (tid >= by) {{\n            before = values[tid - by];\n            {_READ}\n        }}", (61,), "// read"),
@@ -105,7 +103,6 @@ BUGS = (
     Bug(LONG, "each as far as it has elements", "barrier in a loop with uneven trip counts", "fault", "base < n;", "base + tid < n;", (2, 127), "// totals are there"),
     Bug(LONG, "no carry", "term left out", "value", "carry + before + inside", "before + inside", (2, 127)),
     Bug(LONG, "carry of the second simdgroup", "simd_sum taken for a threadgroup sum", "value", "carry += totals[0] + totals[1]", "carry += totals[1]", (2, 127)),
-    Bug(LONG, "sum of the simdgroup only", "simd_sum taken for a threadgroup sum", "value", "carry + before + inside", "carry + inside", (2, 63)),
     Bug(LONG, "first lane's total", "wrong lane", "value", "lane == 31", "lane == 0", (2, 127)),
     Bug(LONG, "no lane's total", "wrong lane", "uninitialised", "lane == 31", "lane == 32", (2, 127), "const TYPE before"),
     Bug(LONG, "elements past the end", "read past the end", "fault", "i < n ? x[i, row] : TYPE(0)", "x[i, row]", (1, 131)),

@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 
 from metalwright.check import random
-from tests.bugs.bug import BARRIER, BARRIER_DEVICE, BARRIER_NONE, BARRIER_SIMDGROUP, Bug, Case, Subject, launch, up
+from tests.bugs.bug import (
+    BARRIER,
+    BARRIER_DEVICE,
+    Bug,
+    Case,
+    Subject,
+    launch,
+    up,
+)
 
 
 def _transpose(x: torch.Tensor) -> torch.Tensor:
@@ -46,11 +54,8 @@ _FULL = (9, 15)
 
 BUGS = (
     Bug(TRANSPOSE, "no barrier", "barrier missing before a read", "race", BARRIER, "", _FULL, _STORE),
-    Bug(TRANSPOSE, "mem_none", "barrier with mem_none", "race", BARRIER, BARRIER_NONE, _FULL, _STORE),
     Bug(TRANSPOSE, "mem_device", "barrier for the wrong memory", "race", BARRIER, BARRIER_DEVICE, _FULL, _STORE),
-    Bug(TRANSPOSE, "in simdgroups", "barrier of a simdgroup only", "race", BARRIER, BARRIER_SIMDGROUP, _FULL, _STORE),
     Bug(TRANSPOSE, "no barrier, two bytes", "barrier missing before a read", "race", BARRIER, "", _FULL, _STORE, dtype=torch.float16),
-    Bug(TRANSPOSE, "no barrier, one byte", "barrier missing before a read", "race", BARRIER, "", _FULL, _STORE, dtype=torch.int8),
     Bug(TRANSPOSE, "barrier inside", "barrier in a divergent branch", "fault", f"block[local.y][local.x] = x[at.x, at.y];\n    {BARRIER}", f"{{ block[local.y][local.x] = x[at.x, at.y];\n    {BARRIER} }}", _FULL, BARRIER),
     Bug(TRANSPOSE, "outside threads leave", "early return before a barrier", "fault", "if (at.x < columns && at.y < rows)\n", "if (at.x >= columns || at.y >= rows) return;\n", _FULL, BARRIER),
     Bug(TRANSPOSE, "tiles not exchanged", "transposed index", "value", "tile.x * 8 + local.y, column = tile.y * 8", "tile.y * 8 + local.y, column = tile.x * 8", (16, 16)),
