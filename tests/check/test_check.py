@@ -133,6 +133,15 @@ def test_a_missing_barrier_is_found():
     assert not any(outcome.ok for outcome in metalwright.check(bad, cases).cases)
 
 
+def test_a_race_of_one_line_with_itself_is_not_told_to_wait_at_a_barrier():
+    report = metalwright.check(
+        kernel("one_for_all", "out[0] = x[gid, 0];", row_sums), [case(random((1, 8)), 8, shape=[1])]
+    )
+    (race,) = [finding for finding in report.cases[0].findings if finding.kind == "race"]
+    assert "one_for_all.src:1:" in race.message
+    assert race.message.splitlines()[-1].startswith("let one thread write it, or each an element of its own")
+
+
 def test_results_that_depend_on_the_order_are_found_though_one_order_is_right():
     # every thread writes element 0; in order, the last one is right
     src = "out[0] = x[gid];"
