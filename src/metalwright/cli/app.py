@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from metalwright.cli import cache, check, compile, demo, diff, doctor, export, inspect, run, source, verify
+from metalwright.cli import (
+    cache,
+    check,
+    compile,
+    demo,
+    diff,
+    doctor,
+    explain,
+    export,
+    inspect,
+    lint,
+    run,
+    source,
+    verify,
+)
 
 app = typer.Typer(
     help="Write a Metal kernel in Python, run its MSL here, prove it against PyTorch, ship it in a Core AI artifact.",
@@ -36,6 +50,8 @@ def _options(
 app.command()(demo.demo)
 app.command()(run.run)
 app.command()(check.check)
+app.command()(lint.lint)
+app.command()(explain.explain)
 app.command("compile")(compile.compile_)
 app.command()(export.export)
 app.command()(inspect.inspect)
