@@ -31,7 +31,7 @@ _CASTS = frozenset({"static_cast", "reinterpret_cast", "const_cast"})
 class Node:
     """A part of an expression.
 
-    ``kind`` is ``number``, ``name``, ``call``, ``cast``, ``subscript``, ``member``, ``unary``, ``postfix``,
+    ``kind`` is ``number``, ``string``, ``name``, ``call``, ``cast``, ``subscript``, ``member``, ``unary``, ``postfix``,
     ``binary``, ``conditional``, ``assign``, ``list`` or ``opaque``; ``text`` is the number, name, operator or type;
     ``at`` is the index of the token that stands for it.
     """
@@ -135,9 +135,9 @@ class _Parser:
         if text == "" or text in (")", "]", "}", ";", ","):
             return Node("opaque", text, at)
         kind = self.source.tokens[at].kind
-        if kind == "number":
+        if kind in ("number", "string"):
             self.i += 1
-            return Node("number", text, at)
+            return Node(kind, text, at)
         if text == "(":
             close = self.source.closing(at)
             inner = parse(self.source, at + 1, min(close, self.last), self.types)

@@ -12,7 +12,7 @@ from metalwright.lint.expressions import Node, integer, parse
 from metalwright.msl.grammar import TokenText, declarator, type_name
 from metalwright.msl.tokens import Token, tokenize
 
-_SPACE = frozenset({"space", "newline", "comment", "directive", "string"})
+_SPACE = frozenset({"space", "newline", "comment", "directive"})
 _NUMBER_MACRO = re.compile(r"\s*#\s*define\s+(\w+)\s+\(?(\d\w*)\)?\s*$")
 _IF_0 = re.compile(r"\s*#\s*if\s+0\s*$")
 _HEADS = frozenset({"if", "for", "while", "switch"})
