@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 MUTANTS ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-thirdparty lint format docs table fuzz bench wheel clean
+.PHONY: help install demo test test-thirdparty lint format docs table rules fuzz bench wheel clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 26
@@ -57,6 +57,9 @@ docs: $(INSTALLED)  ## build the documentation into site/
 
 table: $(INSTALLED)  ## rewrite docs/reference/functions.md from the headers (half a minute)
 	$(BIN)/python tests/msl/support_table.py
+
+rules: $(INSTALLED)  ## rewrite docs/reference/rules.md from the linter's rules
+	$(BIN)/python -m metalwright.lint.page docs/reference/rules.md
 
 fuzz: $(INSTALLED)  ## run ten thousand damaged kernels; MUTANTS=n changes the number
 	METALWRIGHT_FUZZ_MUTANTS=$(MUTANTS) $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests/fuzz

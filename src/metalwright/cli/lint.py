@@ -38,7 +38,9 @@ def lint(
             whole_file=where.name is None,
         )
     if sarif is not None:
-        _write(sarif, json.dumps(linting.sarif(report, target.removesuffix(f":{where.name}")), indent=2) + "\n")
+        _write(
+            sarif, json.dumps(linting.sarif(report, target.removesuffix(f":{where.name}")), indent=2) + "\n"
+        )
     if as_json:
         show_json(report.to_dict())
     else:

@@ -11,7 +11,9 @@ from metalwright.lint.subject import Launch, Subject
 
 _UNSIGNED = frozenset({"uint", "uint32_t", "unsigned", "ulong", "uint64_t", "size_t"})
 _WIDE = frozenset({"long", "ulong", "int64_t", "uint64_t", "size_t", "ptrdiff_t"})
-_NARROW = frozenset({"int", "int32_t", "short", "ushort", "char", "uchar", "int16_t", "uint16_t", "int8_t", "uint8_t"})
+_NARROW = frozenset(
+    {"int", "int32_t", "short", "ushort", "char", "uchar", "int16_t", "uint16_t", "int8_t", "uint8_t"}
+)
 _DEPTH = 24
 _SUFFIX = re.compile(r"[uUlL]+\Z")
 
@@ -131,7 +133,9 @@ def loop_of(subject: Subject, node: Node) -> Statement | None:
     for loop in body.around(node.at):
         if loop.kind == "for" and variable in loop.variables and len(loop.expressions) == 3:
             head = range(loop.first, loop.parts[0].first)
-            same = [a for a in body.assignments(variable.name) if body.variable(variable.name, a.at) == variable]
+            same = [
+                a for a in body.assignments(variable.name) if body.variable(variable.name, a.at) == variable
+            ]
             return loop if all(a.at in head for a in same) else None
     return None
 

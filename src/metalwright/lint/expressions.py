@@ -232,6 +232,8 @@ def integer(text: str) -> int | None:
         return None
     plain = plain.rstrip("ul")
     try:
-        return int(plain, 8) if plain.startswith("0") and plain.isdigit() and len(plain) > 1 else int(plain, 0)
+        return (
+            int(plain, 8) if plain.startswith("0") and plain.isdigit() and len(plain) > 1 else int(plain, 0)
+        )
     except ValueError:
         return None

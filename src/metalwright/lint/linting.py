@@ -57,7 +57,9 @@ def lint_kernels(
     without_cases: list[str] = []
     for kernel in kernels:
         if not isinstance(kernel, TorchMetalKernel):
-            raise ArgumentError(f"lint: expected a MetalKernel or TorchMetalKernel, got {type(kernel).__name__}")
+            raise ArgumentError(
+                f"lint: expected a MetalKernel or TorchMetalKernel, got {type(kernel).__name__}"
+            )
         subject = Subject(kernel, file, namespace)
         names.append(subject.name)
         if not subject.launches:
@@ -90,9 +92,7 @@ def _kept(
             yield LintFinding(rule.id, severity, subject.name, hit.message, hit.site, hit.excerpt, where)
 
 
-def _unused(
-    kernel: str, subject: Subject | None, suppressions: list[Suppression]
-) -> Iterable[LintFinding]:
+def _unused(kernel: str, subject: Subject | None, suppressions: list[Suppression]) -> Iterable[LintFinding]:
     known = {rule.id for rule in all_rules()}
     for one in suppressions:
         for id_ in one.ids:

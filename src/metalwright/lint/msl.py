@@ -201,7 +201,11 @@ class Code(TokenText):
         found: list[Variable] = []
         for start, stop in self.split(type_.after, last):
             one = declarator(self, type_, start)
-            if one is None or one.index >= last or self.text(one.after) not in ("=", ";", ",", "{", "(", ":", ""):
+            if (
+                one is None
+                or one.index >= last
+                or self.text(one.after) not in ("=", ";", ",", "{", "(", ":", "")
+            ):
                 return tuple(found)
             if one.after > stop:
                 return tuple(found)
@@ -217,7 +221,9 @@ class Code(TokenText):
                 value = self._parse(one.after, stop)
             const = bool(one.specifiers & {"const", "constexpr"}) or one.space == "constant"
             found.append(
-                Variable(one.name, one.index, end, one.type_word, one.space, one.kind, const, tuple(extents), value)
+                Variable(
+                    one.name, one.index, end, one.type_word, one.space, one.kind, const, tuple(extents), value
+                )
             )
         return tuple(found)
 
@@ -249,7 +255,8 @@ class Code(TokenText):
     def calls(self, *names: str) -> list[Node]:
         """Return the calls of functions with these names, in order."""
         return sorted(
-            (node for node in self.nodes if node.kind == "call" and node.text in names), key=lambda node: node.at
+            (node for node in self.nodes if node.kind == "call" and node.text in names),
+            key=lambda node: node.at,
         )
 
     def around(self, at: int) -> list[Statement]:
@@ -301,7 +308,8 @@ class Code(TokenText):
                 self._collect(part, name, found, writes=False, reads=True)
 
     def constant(self, node: Node | None, depth: int = 0) -> int | None:
-        """Return the value of an integer expression that is known without running; ``None`` where it is not."""
+        """Return the value of an integer expression that is known without running; ``None`` where it is "
+        "not."""
         if node is None or depth > 16:
             return None
         if node.kind == "number":

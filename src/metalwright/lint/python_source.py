@@ -94,9 +94,8 @@ class FunctionSource:
         for node in ast.walk(self.node):
             if isinstance(node, ast.Assign):
                 found += [node.value for t in node.targets if isinstance(t, ast.Name) and t.id == name]
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                if node.target.id == name and node.value is not None:
-                    found.append(node.value)
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                found += [node.value for t in [node.target] if isinstance(t, ast.Name) and t.id == name]
         return found
 
 

@@ -70,7 +70,9 @@ class LintReport:
             lines += [Text(line) for line in excerpt_lines(finding.site, finding.excerpt)]
             lines.append(Text(""))
         for name in self.without_cases:
-            lines.append(Text(f"{name}: has no cases: rules about launch sizes and shapes had nothing to go by", "dim"))
+            lines.append(
+                Text(f"{name}: has no cases: rules about launch sizes and shapes had nothing to go by", "dim")
+            )
         lines.append(self._summary())
         return lines
 

@@ -11,6 +11,7 @@ from typing import Any
 from coreai_torch import TorchMetalKernel
 
 from metalwright.authoring import dtypes, reference
+from metalwright.authoring.dtypes import ElementType
 from metalwright.check.cases import cases_of
 from metalwright.check.inputs import Random
 from metalwright.errors import Site
@@ -20,6 +21,19 @@ from metalwright.lint.msl import Code
 from metalwright.lint.python_source import FunctionSource, KernelCall, PythonFile
 from metalwright.lint.rule import Hit, Severity
 
+# of types that Core AI's table has under another name
+_SPELLINGS = {
+    "unsigned": "uint",
+    "char": "int8_t",
+    "uchar": "uint8_t",
+    "short": "int16_t",
+    "ushort": "uint16_t",
+    "long": "int64_t",
+    "ulong": "uint64_t",
+    "int32_t": "int",
+    "uint32_t": "uint",
+}
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -27,7 +41,7 @@ class Launch:
 
     name: str
     shapes: Mapping[str, tuple[int, ...]]
-    types: Mapping[str, Any]
+    types: Mapping[str, ElementType]
     scalars: Mapping[str, Any]
     grid: tuple[int, ...]
     group: tuple[int, ...]
@@ -84,11 +98,13 @@ class Subject:
         found: list[Launch] = []
         for case in cases_of(self.kernel, None):
             shapes: dict[str, tuple[int, ...]] = {}
-            types: dict[str, Any] = {}
+            types: dict[str, ElementType] = {}
             scalars: dict[str, Any] = {}
             for name, value in zip(self.inputs, case.inputs, strict=True):
                 if isinstance(value, Random) or hasattr(value, "shape"):
-                    shapes[name], types[name] = tuple(value.shape), value.dtype
+                    shapes[name] = tuple(value.shape)
+                    if (row := dtypes.find(value.dtype)) is not None:
+                        types[name] = dtypes.on_device(row)
                 else:
                     scalars[name] = value
             shapes |= dict(zip(self.results, case.result_shapes, strict=False))
@@ -137,12 +153,10 @@ class Subject:
             lanes = 4 if type_word[-1] in "34" else 2
             type_word = type_word[:-1]
         type_word = type_word.removeprefix("atomic_")
-        type_word = {"unsigned": "uint", "char": "int8_t", "uchar": "uint8_t", "short": "int16_t",
-                     "ushort": "uint16_t", "long": "int64_t", "ulong": "uint64_t"}.get(type_word, type_word)  # fmt: skip
+        type_word = _SPELLINGS.get(type_word, type_word)
         for name, placeholder in self.templates.items():
             if placeholder == type_word:
-                rows = [dtypes.find(one.types[name]) for one in self.launches if name in one.types]
-                sizes = [dtypes.on_device(row).size for row in rows if row is not None]
+                sizes = [one.types[name].size for one in self.launches if name in one.types]
                 return max(sizes) * lanes if sizes else None
         row = {row.msl: row for row in dtypes.ELEMENT_TYPES}.get(type_word)
         return row.size * lanes if row else None

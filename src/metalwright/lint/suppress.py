@@ -16,7 +16,8 @@ _SEPARATOR = re.compile(r"[\s,]+")
 
 @dataclass
 class Suppression:
-    """One comment: the rules that it names, for its own line and the one below; ``used`` are those it silenced."""
+    """One comment: the rules that it names, for its own line and the one below; ``used`` are those it "
+    "silenced."""
 
     ids: tuple[str, ...]
     site: Site

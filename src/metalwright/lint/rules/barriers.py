@@ -10,13 +10,17 @@ from metalwright.lint.msl import Access, Code
 from metalwright.lint.rule import Hit, Rule
 from metalwright.lint.subject import Subject
 
-_FLAGS = frozenset("mem_none mem_device mem_threadgroup mem_texture mem_threadgroup_imageblock mem_object_data".split())
+_FLAGS = frozenset(
+    "mem_none mem_device mem_threadgroup mem_texture mem_threadgroup_imageblock mem_object_data".split()
+)
 
 
 def _find(subject: Subject) -> Iterator[Hit]:
     for code in subject.codes:
         barriers = [(call, _flags(call)) for call in code.calls("threadgroup_barrier")]
-        exchanged = [(v.name, v.index, v.end, "mem_threadgroup") for v in code.variables if v.space == "threadgroup"]
+        exchanged = [
+            (v.name, v.index, v.end, "mem_threadgroup") for v in code.variables if v.space == "threadgroup"
+        ]
         if code is subject.body:
             exchanged += [(name, 0, len(code), "mem_device") for name in subject.results]
         for barrier, flags in barriers:
@@ -31,7 +35,8 @@ def _find(subject: Subject) -> Iterator[Hit]:
                     yield subject.hit(
                         code,
                         barrier.at,
-                        f"threadgroup_barrier({written}) does not make writes to {memory} memory visible, and "
+                        f"threadgroup_barrier({written}) does not make writes to {memory} memory visible, "
+                        f"and "
                         f"{name!r} is written before it and read after it: it needs mem_flags::{needed}",
                     )
                     break
@@ -43,7 +48,8 @@ def _flags(call: Node) -> frozenset[str] | None:
 
 
 def _exchanged(code: Code, name: str, at: int, strong: list[int], first: int, last: int) -> bool:
-    """Whether an element may be written before the barrier and read by another thread after it, with nothing between."""
+    """Whether an element may be written before the barrier and read by another thread after it, with "
+    "nothing between."""
     accesses = [a for a in code.accesses(name) if first <= a.at < last]
     writes = [a for a in accesses if a.writes and a.at < at and not any(a.at < s < at for s in strong)]
     reads = [a for a in accesses if a.reads and a.at > at and not any(at < s < a.at for s in strong)]
@@ -62,8 +68,10 @@ RULES = (
         title="a barrier without the flag of the memory that is exchanged",
         severity="error",
         explanation=(
-            "`threadgroup_barrier(mem_flags::mem_none)` only makes threads wait. What they wrote before it need not be "
-            "visible to others after it. `mem_threadgroup` covers threadgroup memory, `mem_device` device memory, and "
+            "`threadgroup_barrier(mem_flags::mem_none)` only makes threads wait. What they wrote before it "
+            "need not be "
+            "visible to others after it. `mem_threadgroup` covers threadgroup memory, `mem_device` device "
+            "memory, and "
             "neither covers the other. Here and on many GPUs the kernel is right by luck."
         ),
         bad='''
@@ -102,7 +110,10 @@ kernel = MetalKernel(
     """,
 )
 ''',
-        fix="Give the barrier the flag of the memory: `mem_flags::mem_threadgroup`, `mem_flags::mem_device`, or both.",
+        fix=(
+            "Give the barrier the flag of the memory: `mem_flags::mem_threadgroup`, "
+            "`mem_flags::mem_device`, or both."
+        ),
         find=_find,
     ),
 )

@@ -30,7 +30,8 @@ def _casts(subject: Subject) -> Iterator[Hit]:
 def _hit(subject: Subject, call: KernelCall, node: ast.AST, what: str) -> Hit:
     site, excerpt = call.file.site(node)
     message = (
-        f"kernel {subject.name!r}: {what}: the cast is an operation of its own that writes the whole tensor; hand it over "
+        f"kernel {subject.name!r}: {what}: the cast is an operation of its own that writes the whole "
+        f"tensor; hand it over "
         "in its own dtype and convert in the kernel"
     )
     return Hit(message, site, excerpt)
@@ -62,13 +63,17 @@ def _is_cast(node: ast.expr) -> bool:
     targets = [*node.args, *(k.value for k in node.keywords if k.arg == "dtype")]
     # .to(x.dtype) may be no cast at all
     return any(
-        isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name) and t.value.id == "torch" and t.attr in _FLOAT_TYPES
+        isinstance(t, ast.Attribute)
+        and isinstance(t.value, ast.Name)
+        and t.value.id == "torch"
+        and t.attr in _FLOAT_TYPES
         for t in targets
     )
 
 
 def _from_outside(call: KernelCall, node: ast.AST) -> bool:
-    """Whether a value comes from the function's own arguments: data made on the spot costs nothing in a model."""
+    """Whether a value comes from the function's own arguments: data made on the spot costs nothing in a "
+    "model."""
     return call.function is not None and _root(call.function, node) is not None
 
 
@@ -92,7 +97,11 @@ def _cast_result(call: KernelCall) -> ast.expr | None:
         return None
     names: set[str] = set()
     parent = call.parents.get(call.node)
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
         name = parent.targets[0].id
         names = {name} if len(call.function.values_of(name)) == 1 else set()
     for node in ast.walk(call.function.node):
@@ -110,8 +119,10 @@ def _transposed(subject: Subject) -> Iterator[Hit]:
                 if _is_transposed(value) and _from_outside(call, value):
                     site, excerpt = call.file.site(value)
                     message = (
-                        f"kernel {subject.name!r}: input {name!r} is a transposed view, {_shown(value)}: a kernel's edges "
-                        "must be dense, with innermost stride 1; hand over the original and swap the indices in the kernel"
+                        f"kernel {subject.name!r}: input {name!r} is a transposed view, {_shown(value)}: a "
+                        f"kernel's edges "
+                        "must be dense, with innermost stride 1; hand over the original and swap the "
+                        "indices in the kernel"
                     )
                     yield Hit(message, site, excerpt)
 
@@ -154,6 +165,10 @@ _SIZES = (
     "threads_per_grid=(columns, rows, 1),\n                      threads_per_thread_group=(32, 8, 1), "
     "result_shapes=[[rows, columns]])"
 )
+_OTHER_SIZES = (
+    "threads_per_grid=(rows, columns, 1),\n                      threads_per_thread_group=(32, 8, 1), "
+    "result_shapes=[[columns, rows]])"
+)
 
 RULES = (
     Rule(
@@ -161,12 +176,16 @@ RULES = (
         title="a cast on a kernel's edge",
         severity="warning",
         explanation=(
-            "A kernel is a barrier to fusion: `kernel(state.float()).half()` writes and reads the whole tensor twice more, "
+            "A kernel is a barrier to fusion: `kernel(state.float()).half()` writes and reads the whole "
+            "tensor twice more, "
             "in the wide dtype. Casts to integer types, as of indices, are not reported."
         ),
         bad=_MODULE.replace("CALL", f"kernel(state.float(), {_SIZES}.half()"),
         good=_MODULE.replace("CALL", f"kernel(state, {_SIZES}"),
-        fix="Give the tensor in its own dtype, with `template_dtypes` for several, and accumulate in float in the kernel.",
+        fix=(
+            "Give the tensor in its own dtype, with `template_dtypes` for several, and accumulate in float "
+            "in the kernel."
+        ),
         find=_casts,
     ),
     Rule(
@@ -174,10 +193,11 @@ RULES = (
         title="a transposed tensor on a kernel's edge",
         severity="error",
         explanation=(
-            "Every tensor on a kernel's edge must be dense with innermost stride 1. A view that comes from a transpose "
+            "Every tensor on a kernel's edge must be dense with innermost stride 1. A view that comes from "
+            "a transpose "
             "stops the program on the device. `.contiguous()` makes a copy and is not reported."
         ),
-        bad=_MODULE.replace("CALL", f"kernel(state.T, {_SIZES.replace('rows, columns', 'columns, rows').replace('(columns, rows, 1)', '(rows, columns, 1)')}"),
+        bad=_MODULE.replace("CALL", f"kernel(state.T, {_OTHER_SIZES}"),
         good=_MODULE.replace("CALL", f"kernel(state, {_SIZES}"),
         fix="Absorb the transpose in the kernel's indexing: read `x[row, column]` for `x[column, row]`.",
         find=_transposed,

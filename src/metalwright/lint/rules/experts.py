@@ -25,7 +25,8 @@ def _find(subject: Subject) -> Iterator[Hit]:
                     yield subject.hit(
                         subject.body,
                         first,
-                        f"{name!r} has a row for each of the slots of {indices!r} ({list(shape)} and {list(slots)} in "
+                        f"{name!r} has a row for each of the slots of {indices!r} ({list(shape)} and "
+                        f"{list(slots)} in "
                         f"{launch.name!r}), and every slot reads row 0 of it: index it with the slot",
                     )
                     return
@@ -33,16 +34,15 @@ def _find(subject: Subject) -> Iterator[Hit]:
 
 def _gathering(subject: Subject, launch: Launch) -> list[str]:
     """Return the inputs of integers that choose a slab of another input of rank 3 or more."""
-    integers = [
-        name for name, dtype in launch.types.items()
-        if not dtype.is_floating_point and str(dtype) != "torch.bool"
-    ]  # fmt: skip
+    integers = [name for name, row in launch.types.items() if row.kind == "int"]
     found: list[str] = []
     for node in subject.body.nodes:
         if node.kind != "subscript" or not subject.is_parameter(node.root, node.at):
             continue
         if len(launch.shapes.get(node.root, ())) >= 3 and len(node.parts) >= 4:
-            found += [name for name in integers if name in leaves(subject, node.parts[-1]) and name != node.root]
+            found += [
+                name for name in integers if name in leaves(subject, node.parts[-1]) and name != node.root
+            ]
     return list(dict.fromkeys(found))
 
 
@@ -68,8 +68,10 @@ RULES = (
         title="experts' weights gathered with one shared row",
         severity="error",
         explanation=(
-            "In a mixture of experts, gate and up read the token's one activation row, whatever the expert; down reads "
-            "a row of its own for each slot. A kernel that gathers weights by slot, and is given a row for each slot, "
+            "In a mixture of experts, gate and up read the token's one activation row, whatever the "
+            "expert; down reads "
+            "a row of its own for each slot. A kernel that gathers weights by slot, and is given a row for "
+            "each slot, "
             "but reads row 0 for all of them, is wrong by a relative error near 1."
         ),
         bad='''

@@ -9,7 +9,9 @@ from metalwright.lint.expressions import Node
 from metalwright.lint.rule import Hit, Rule
 from metalwright.lint.subject import Launch, Subject
 
-_LARGEST_EXTENT = 1 << 20  # a literal beyond this belongs to a hash or a random number, which is meant to wrap
+_LARGEST_EXTENT = (
+    1 << 20
+)  # a literal beyond this belongs to a hash or a random number, which is meant to wrap
 
 
 def _find(subject: Subject) -> Iterator[Hit]:
@@ -32,9 +34,9 @@ def _indices(subject: Subject) -> list[Node]:
     for node in body.nodes:
         if node.kind == "subscript":
             pending += node.parts[1:]
-        elif node.kind == "binary" and node.text == "+" and _is_pointer(subject, node.parts[0]):
-            pending.append(node.parts[1])
-        elif node.kind == "assign" and node.text in ("+=", "-=") and _is_pointer(subject, node.parts[0]):
+        elif (node.kind == "binary" and node.text == "+" and _is_pointer(subject, node.parts[0])) or (
+            node.kind == "assign" and node.text in ("+=", "-=") and _is_pointer(subject, node.parts[0])
+        ):
             pending.append(node.parts[1])
     found: list[Node] = []
     seen: set[int] = set()
@@ -88,9 +90,12 @@ RULES = (
         title="an index that does not fit into 32 bits",
         severity="error",
         explanation=(
-            "A product of two `uint` or `int` values is computed in 32 bits, also where the result goes into a `long`. "
-            "For the shapes of a case, the largest index is beyond the type: it wraps around, and the kernel reads and "
-            "writes elsewhere. Only products in an index count, with factors whose largest value is known from extents, "
+            "A product of two `uint` or `int` values is computed in 32 bits, also where the result goes "
+            "into a `long`. "
+            "For the shapes of a case, the largest index is beyond the type: it wraps around, and the "
+            "kernel reads and "
+            "writes elsewhere. Only products in an index count, with factors whose largest value is known "
+            "from extents, "
             "positions and constants."
         ),
         bad='''
@@ -127,7 +132,10 @@ kernel = MetalKernel(
 kernel.cases = lambda: [{"inputs": [random((50000, 50000), torch.int8)], "threads_per_grid": (50000, 50000, 1),
                          "threads_per_thread_group": (32, 8, 1), "result_shapes": [[50000, 50000]]}]
 ''',
-        fix="Widen one factor before the multiplication, `long(row) * width`, or index the tensor itself: `x[column, row]`.",
+        fix=(
+            "Widen one factor before the multiplication, `long(row) * width`, or index the tensor itself: "
+            "`x[column, row]`."
+        ),
         find=_find,
     ),
 )

@@ -23,7 +23,8 @@ def _one_thread(subject: Subject) -> Iterator[Hit]:
     for launch in subject.launches:
         if launch.threads == 1 and math.prod(launch.grid) > 1:
             yield subject.launch_hit(
-                f"{launch.name!r} has threadgroups of one thread and {math.prod(launch.grid)} of them: a simdgroup runs "
+                f"{launch.name!r} has threadgroups of one thread and {math.prod(launch.grid)} of them: a "
+                f"simdgroup runs "
                 "32 lanes, and 31 of them are idle"
             )
             return
@@ -36,9 +37,16 @@ def _partial_tiles(subject: Subject) -> Iterator[Hit]:
         if variable.space != "threadgroup" or not variable.dimensions:
             continue
         for launch in subject.launches:
-            accesses = [a for a in subject.body.accesses(variable.name) if variable.index < a.at < variable.end]
+            accesses = [
+                a for a in subject.body.accesses(variable.name) if variable.index < a.at < variable.end
+            ]
             found = next(
-                (one for d in range(len(variable.dimensions)) if (one := _unfilled(subject, accesses, d, launch))), None
+                (
+                    one
+                    for d in range(len(variable.dimensions))
+                    if (one := _unfilled(subject, accesses, d, launch))
+                ),
+                None,
             )
             if found is not None:
                 axis, read = found
@@ -46,8 +54,10 @@ def _partial_tiles(subject: Subject) -> Iterator[Hit]:
                 yield subject.hit(
                     subject.body,
                     read.at,
-                    f"{launch.name!r} has {launch.grid[axis]} threads along {'xyz'[axis]} in threadgroups of {whole}: "
-                    f"the last has {left}, which fill {left} of {whole} elements of {variable.name!r}, and all are read; "
+                    f"{launch.name!r} has {launch.grid[axis]} threads along {'xyz'[axis]} in threadgroups "
+                    f"of {whole}: "
+                    f"the last has {left}, which fill {left} of {whole} elements of {variable.name!r}, and "
+                    f"all are read; "
                     "round the grid up, and let the threads past the edge write nothing",
                 )
                 break
@@ -56,7 +66,8 @@ def _partial_tiles(subject: Subject) -> Iterator[Hit]:
 def _unfilled(
     subject: Subject, accesses: list[Access], dimension: int, launch: Launch
 ) -> tuple[int, Access] | None:
-    """Return the axis along which too few threads fill a dimension of an array, and where all of it is read."""
+    """Return the axis along which too few threads fill a dimension of an array, and where all of it is "
+    "read."""
     writes = [a for a in accesses if a.writes]
     reads = [a for a in accesses if a.reads and not a.writes]
     if not writes or any(len(a.indices) <= dimension for a in accesses):
@@ -128,7 +139,8 @@ def _remainders(subject: Subject) -> Iterator[Hit]:
                 yield subject.hit(
                     body,
                     node.at,
-                    f"the loop takes {lanes} elements of {name!r} at a time, and {launch.name!r} has {size}: the last "
+                    f"the loop takes {lanes} elements of {name!r} at a time, and {launch.name!r} has "
+                    f"{size}: the last "
                     f"{size % lanes} are left out",
                 )
                 break
@@ -187,7 +199,8 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
     if sum(counts) > PARAMETER_LIMIT:
         inputs, results, metal = counts
         yield subject.launch_hit(
-            f"a kernel has at most {PARAMETER_LIMIT} parameters, got {sum(counts)} ({inputs} inputs, {results} results, "
+            f"a kernel has at most {PARAMETER_LIMIT} parameters, got {sum(counts)} ({inputs} inputs, "
+            f"{results} results, "
             f"{metal} metal_params)"
         )
 
@@ -302,8 +315,10 @@ RULES = (
         title="threadgroups of one thread",
         severity="warning",
         explanation=(
-            "The hardware runs 32 threads of a threadgroup as one. With `threads_per_thread_group=(1, 1, 1)`, as many "
-            "first examples have it, one lane works and 31 are idle: the kernel is right and up to 32 times too slow."
+            "The hardware runs 32 threads of a threadgroup as one. With `threads_per_thread_group=(1, 1, "
+            "1)`, as many "
+            "first examples have it, one lane works and 31 are idle: the kernel is right and up to 32 "
+            "times too slow."
         ),
         bad=_SCALED.replace("THREADS", "1"),
         good=_SCALED.replace("THREADS", "256"),
@@ -315,8 +330,10 @@ RULES = (
         title="a grid that leaves a tile partly filled",
         severity="error",
         explanation=(
-            "`threads_per_grid` counts threads, so the last threadgroup along an axis is partial where the size is not "
-            "a multiple of the threadgroup's. If each thread fills one element of a tile and all elements are read, the "
+            "`threads_per_grid` counts threads, so the last threadgroup along an axis is partial where the "
+            "size is not "
+            "a multiple of the threadgroup's. If each thread fills one element of a tile and all elements "
+            "are read, the "
             "threads that do not exist leave theirs unwritten."
         ),
         bad=_TILED.replace("GRID", "(50, 33, 1)"),
@@ -329,7 +346,8 @@ RULES = (
         title="a threadgroup that is not the operation's simdgroups",
         severity="error",
         explanation=(
-            "`execution_simdgroups<N>` makes N simdgroups work on one tensor operation together: the threadgroup must "
+            "`execution_simdgroups<N>` makes N simdgroups work on one tensor operation together: the "
+            "threadgroup must "
             "have exactly 32 * N threads."
         ),
         bad=_PRODUCT.replace("THREADS", "256"),
@@ -342,11 +360,14 @@ RULES = (
         title="vectors that do not tile the row",
         severity="error",
         explanation=(
-            "A loop over `width / 4` vectors leaves the last elements out where the width is not a multiple of four, and "
+            "A loop over `width / 4` vectors leaves the last elements out where the width is not a "
+            "multiple of four, and "
             "a case has such a width."
         ),
         bad=_FOURS.replace("TAIL", ""),
-        good=_FOURS.replace("TAIL", "\n    for (uint i = width - width % 4; i < width; ++i) sum += x[i, row];"),
+        good=_FOURS.replace(
+            "TAIL", "\n    for (uint i = width - width % 4; i < width; ++i) sum += x[i, row];"
+        ),
         fix="Take the rest element by element, or pad the rows.",
         find=_remainders,
     ),
@@ -355,7 +376,8 @@ RULES = (
         title="more than 31 parameters",
         severity="error",
         explanation=(
-            "Inputs, results and Metal parameters together may be 31. `MetalKernel` refuses more when it is defined; a "
+            "Inputs, results and Metal parameters together may be 31. `MetalKernel` refuses more when it "
+            "is defined; a "
             "plain `TorchMetalKernel` only when it is converted."
         ),
         bad=_many(30),

@@ -26,7 +26,8 @@ def _private_arrays(subject: Subject) -> Iterator[Hit]:
                 yield subject.hit(
                     code,
                     at,
-                    f"the private array {variable.name!r} is indexed with {name!r}, which is known only at run time: "
+                    f"the private array {variable.name!r} is indexed with {name!r}, which is known only at "
+                    f"run time: "
                     "it lives in memory, not in registers",
                 )
 
@@ -91,7 +92,8 @@ def _threadgroup_memory(subject: Subject) -> Iterator[Hit]:
         yield subject.hit(code, variable.index, message)
     else:
         message = (
-            f"{total} of the {THREADGROUP_LIMIT} bytes of threadgroup memory are taken ({listed}): a larger tile or "
+            f"{total} of the {THREADGROUP_LIMIT} bytes of threadgroup memory are taken ({listed}): a "
+            f"larger tile or "
             "dtype does not fit, and one threadgroup at a time runs on a core"
         )
         yield subject.hit(code, variable.index, message, "note")
@@ -103,8 +105,10 @@ RULES = (
         title="a private array indexed at run time",
         severity="note",
         explanation=(
-            "An array of a thread becomes registers only if every index is known after loops with constant bounds are "
-            "unrolled. Otherwise all of it lives in memory, and each access costs as much as one to a buffer. The "
+            "An array of a thread becomes registers only if every index is known after loops with constant "
+            "bounds are "
+            "unrolled. Otherwise all of it lives in memory, and each access costs as much as one to a "
+            "buffer. The "
             "kernel is right, and slower than it looks."
         ),
         bad='''
@@ -138,7 +142,10 @@ kernel = MetalKernel(
     """,
 )
 ''',
-        fix="Index with constants and the variables of loops with constant bounds; choose with a select; or read the buffer.",
+        fix=(
+            "Index with constants and the variables of loops with constant bounds; choose with a select; "
+            "or read the buffer."
+        ),
         find=_private_arrays,
     ),
     Rule(
@@ -146,8 +153,10 @@ kernel = MetalKernel(
         title="threadgroup memory at or over its 32 KiB",
         severity="error",
         explanation=(
-            "A threadgroup has 32 KiB of memory, of which the arrays of the body and the helpers all take their part. "
-            "More is an error when the kernel is launched; a note says that more than 28 KiB are taken, for the largest "
+            "A threadgroup has 32 KiB of memory, of which the arrays of the body and the helpers all take "
+            "their part. "
+            "More is an error when the kernel is launched; a note says that more than 28 KiB are taken, "
+            "for the largest "
             "dtype of the cases."
         ),
         bad='''
@@ -184,7 +193,10 @@ kernel = MetalKernel(
     """,
 )
 ''',
-        fix="Use smaller tiles, keep them in half where that is exact enough, or use one array again after a barrier.",
+        fix=(
+            "Use smaller tiles, keep them in half where that is exact enough, or use one array again after "
+            "a barrier."
+        ),
         find=_threadgroup_memory,
     ),
 )

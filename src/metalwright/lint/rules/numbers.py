@@ -28,7 +28,8 @@ def _find(subject: Subject) -> Iterator[Hit]:
             yield subject.hit(
                 code,
                 at,
-                f"{mode} may assume that no value is NaN or infinite: {what} may be folded to a constant; test the "
+                f"{mode} may assume that no value is NaN or infinite: {what} may be folded to a constant; "
+                f"test the "
                 "bits, as_type<uint>(…)",
                 severity,
             )
@@ -40,8 +41,9 @@ RULES = (
         title="`isnan` or `isinf` under fast math",
         severity="warning",
         explanation=(
-            "Fast math, Metal's default, may assume that there is no NaN and no infinity, so `isnan(x)`, `isinf(x)` "
-            "and `x != x` may be folded to false. A warning in a kernel with `math_mode=\"fast\"`, a note in others: "
+            "Fast math, Metal's default, may assume that there is no NaN and no infinity, so `isnan(x)`, "
+            "`isinf(x)` "
+            'and `x != x` may be folded to false. A warning in a kernel with `math_mode="fast"`, a note in others: '
             "their tests hold here, and an artifact does not carry the mode."
         ),
         bad='''

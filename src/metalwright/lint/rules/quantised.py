@@ -78,9 +78,12 @@ RULES = (
         title="asymmetric int4 without the zero point factored out",
         severity="warning",
         explanation=(
-            "Subtracting a zero point from every 4-bit weight costs an operation for each weight in the loop that is "
-            "short of them. The sum over `(q - z) * x` is the sum over `q * x` less `z` times the sum over `x`, and the "
-            "second sum is the same for all rows. (A stock asymmetric int4 layer leaves Core AI's fast path for the same "
+            "Subtracting a zero point from every 4-bit weight costs an operation for each weight in the "
+            "loop that is "
+            "short of them. The sum over `(q - z) * x` is the sum over `q * x` less `z` times the sum over "
+            "`x`, and the "
+            "second sum is the same for all rows. (A stock asymmetric int4 layer leaves Core AI's fast "
+            "path for the same "
             "reason and is about 4.6 times slower.)"
         ),
         bad='''

@@ -41,7 +41,8 @@ def _values(subject: Subject) -> Iterator[Hit]:
         if name:
             site, excerpt = source.file.site(node)
             message = (
-                f"kernel {subject.name!r}: the reference asks for a value of {name!r}, {value}: export traces it "
+                f"kernel {subject.name!r}: the reference asks for a value of {name!r}, {value}: export "
+                f"traces it "
                 "without data and fails; say it with tensors, such as torch.index_select(W, 0, idx)"
             )
             yield Hit(message, site, excerpt)
@@ -70,17 +71,26 @@ def _tensors(subject: Subject, source: FunctionSource) -> set[str]:
 
 
 def _tensor_in(node: ast.expr, tensors: set[str]) -> str:
-    """Return the tensor whose values an expression depends on; ``""`` where it is about shapes, or about none."""
+    """Return the tensor whose values an expression depends on; ``""`` where it is about shapes, or about "
+    "none."""
     if isinstance(node, ast.Attribute):
         return "" if node.attr in _KNOWN else _tensor_in(node.value, tensors)
     if isinstance(node, ast.Name):
         return node.id if node.id in tensors else ""
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Name) and node.func.id in ("len", "isinstance", "type", "range", *_NUMBERS):
+        if isinstance(node.func, ast.Name) and node.func.id in (
+            "len",
+            "isinstance",
+            "type",
+            "range",
+            *_NUMBERS,
+        ):
             return ""
         if isinstance(node.func, ast.Attribute) and node.func.attr in _VALUES:
             return ""
-    if isinstance(node, (ast.Lambda, ast.Compare)) and any(isinstance(o, (ast.Is, ast.IsNot)) for o in getattr(node, "ops", ())):
+    if isinstance(node, (ast.Lambda, ast.Compare)) and any(
+        isinstance(o, (ast.Is, ast.IsNot)) for o in getattr(node, "ops", ())
+    ):
         return ""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr) and (name := _tensor_in(child, tensors)):
@@ -129,7 +139,11 @@ def _is_between_products(source: FunctionSource, softmax: ast.Call) -> bool:
     method = isinstance(softmax.func, ast.Attribute) and not (
         isinstance(softmax.func.value, ast.Name) and softmax.func.value.id in ("torch", "F", "functional")
     )
-    given = softmax.func.value if method and isinstance(softmax.func, ast.Attribute) else next(iter(softmax.args), None)
+    given = (
+        softmax.func.value
+        if method and isinstance(softmax.func, ast.Attribute)
+        else next(iter(softmax.args), None)
+    )
     if given is None or not _has_product(source, given):
         return False
     names: set[str] = set()
@@ -144,7 +158,10 @@ def _is_between_products(source: FunctionSource, softmax: ast.Call) -> bool:
             operands: list[ast.expr] = [node.left, node.right]
         elif isinstance(node, ast.Call) and _called(node) in _PRODUCTS:
             inside = isinstance(node.func, ast.Attribute)
-            operands = [*node.args, *([node.func.value] if inside and isinstance(node.func, ast.Attribute) else [])]
+            operands = [
+                *node.args,
+                *([node.func.value] if inside and isinstance(node.func, ast.Attribute) else []),
+            ]
         else:
             continue
         if any(_mentions(operand, softmax, names) for operand in operands):
@@ -177,12 +194,16 @@ RULES = (
         title="a reference that asks for a value: `int(idx[i])`",
         severity="error",
         explanation=(
-            "Export traces the reference with tensors that have shapes and no data. `int(idx[i])`, `idx.item()` and "
+            "Export traces the reference with tensors that have shapes and no data. `int(idx[i])`, "
+            "`idx.item()` and "
             "`idx.tolist()` ask for data and end the export. Shapes are fine: `int(x.shape[0])`."
         ),
         bad=_GATHER.replace("REFERENCE", "torch.stack([W[int(idx[i])] for i in range(idx.shape[0])])"),
         good=_GATHER.replace("REFERENCE", "torch.index_select(W, 0, idx)"),
-        fix="Say it with operations on tensors: `torch.index_select(W, 0, idx)`, `torch.gather`, `torch.where`.",
+        fix=(
+            "Say it with operations on tensors: `torch.index_select(W, 0, idx)`, `torch.gather`, "
+            "`torch.where`."
+        ),
         find=_values,
     ),
     Rule(
@@ -190,7 +211,8 @@ RULES = (
         title="hand-written attention",
         severity="warning",
         explanation=(
-            "Core AI has a fast built-in attention. A kernel for it is slower in most cases, and a barrier to the fusion "
+            "Core AI has a fast built-in attention. A kernel for it is slower in most cases, and a barrier "
+            "to the fusion "
             "of what is around it."
         ),
         bad='''
@@ -234,7 +256,8 @@ kernel = MetalKernel(
 )
 ''',
         fix=(
-            "Call `torch.nn.functional.scaled_dot_product_attention` in the model, and write kernels for what is around "
+            "Call `torch.nn.functional.scaled_dot_product_attention` in the model, and write kernels for "
+            "what is around "
             "it. (The example below is no attention: one product and a softmax.)"
         ),
         find=_attention,

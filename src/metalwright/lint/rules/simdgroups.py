@@ -28,7 +28,8 @@ def _find(subject: Subject) -> Iterator[Hit]:
             yield subject.hit(
                 subject.body,
                 call.at,
-                f"{call.text} combines the 32 lanes of one simdgroup, and the threadgroup of {launch.name!r} has "
+                f"{call.text} combines the 32 lanes of one simdgroup, and the threadgroup of "
+                f"{launch.name!r} has "
                 f"{launch.threads} threads: {why}; the other simdgroups' values are lost",
             )
 
@@ -48,7 +49,11 @@ def _taken_for_more(subject: Subject, call: Node, launch: Launch) -> str:
         return ""
     for write in body.nodes:
         target = write.parts[0] if write.kind == "assign" else None
-        if target is None or not subject.is_parameter(target.root, target.at) or target.root not in subject.results:
+        if (
+            target is None
+            or not subject.is_parameter(target.root, target.at)
+            or target.root not in subject.results
+        ):
             continue
         if not _uses(write.parts[1], call, tainted):
             continue
@@ -67,9 +72,7 @@ def _taken_for_more(subject: Subject, call: Node, launch: Launch) -> str:
 def _only_some_take_part(subject: Subject, call: Node, launch: Launch) -> bool:
     """Whether a condition on the thread decides about the reduction: it may keep to one simdgroup."""
     if any(
-        beyond_lane(leaf, launch)
-        for guard in _guards(subject, call.at)
-        for leaf in leaves(subject, guard)
+        beyond_lane(leaf, launch) for guard in _guards(subject, call.at) for leaf in leaves(subject, guard)
     ):
         return True
     ends = [i for i in range(call.at) if subject.body.text(i) == "return"]
@@ -124,7 +127,8 @@ def _uses(value: Node, call: Node, tainted: set[str]) -> bool:
 
 
 def _combined(subject: Subject, call: Node, tainted: set[str], shared: set[str]) -> bool:
-    """Whether the simdgroups' results meet: in threadgroup memory, by atomics, or in a function of the user's."""
+    """Whether the simdgroups' results meet: in threadgroup memory, by atomics, or in a function of the "
+    "user's."""
     if tainted & shared:
         return True
     for node in subject.body.nodes:
@@ -149,7 +153,9 @@ def _strided_over_threadgroup(subject: Subject, call: Node, launch: Launch) -> b
             subject.body.constant(stride.step) == size
         )
         inside = any(
-            stride.loop.first <= node.at < stride.loop.last for name in names for node in subject.body.assignments(name)
+            stride.loop.first <= node.at < stride.loop.last
+            for name in names
+            for node in subject.body.assignments(name)
         )
         if steps_over and size > 32 and inside:
             return True
@@ -166,8 +172,10 @@ RULES = (
         title="a simdgroup's reduction used as the threadgroup's",
         severity="error",
         explanation=(
-            "`simd_sum`, `simd_max` and the like combine the 32 lanes of one simdgroup. In a larger threadgroup each "
-            "simdgroup gets a result of its own, which have to be combined through threadgroup memory (or atomics). "
+            "`simd_sum`, `simd_max` and the like combine the 32 lanes of one simdgroup. In a larger "
+            "threadgroup each "
+            "simdgroup gets a result of its own, which have to be combined through threadgroup memory (or "
+            "atomics). "
             "With 32 threads or fewer the kernel looks right."
         ),
         bad='''
@@ -217,7 +225,8 @@ kernel.cases = lambda: [{"inputs": [random((3, 1000))], "threads_per_grid": (3 *
                          "threads_per_thread_group": (256, 1, 1), "result_shapes": [[3]]}]
 ''',
         fix=(
-            "Let lane 0 of each simdgroup store its result in threadgroup memory, meet at a barrier, and combine "
+            "Let lane 0 of each simdgroup store its result in threadgroup memory, meet at a barrier, and "
+            "combine "
             "these; or launch threadgroups of 32 threads."
         ),
         find=_find,

@@ -23,7 +23,8 @@ def _find(subject: Subject) -> Iterator[Hit]:
                 subject.body,
                 stride.step.at,
                 f"the loop over {stride.name!r} begins at the thread's position in the grid and steps by the "
-                f"threadgroup's size{where}: threadgroups repeat each other's work; a grid-stride loop steps by "
+                f"threadgroup's size{where}: threadgroups repeat each other's work; a grid-stride loop "
+                f"steps by "
                 "threads_per_grid",
             )
 
@@ -34,7 +35,9 @@ def _several_threadgroups(subject: Subject, stride: Stride, axis: int) -> str | 
         named = subject.attribute(stride.step).partition(".")
         return "" if named[0] in _SIZES and named[2] == "xyz"[axis] else None
     for launch in subject.launches:
-        if launch.grid[axis] > launch.group[axis] > 1 and is_threadgroup_size(subject, stride.step, launch, axis):
+        if launch.grid[axis] > launch.group[axis] > 1 and is_threadgroup_size(
+            subject, stride.step, launch, axis
+        ):
             return f", {launch.group[axis]}, while {launch.name!r} has {launch.grid[axis]} threads along {'xyz'[axis]}"
     return None
 
@@ -45,8 +48,10 @@ RULES = (
         title="a grid-stride loop that steps by the threadgroup",
         severity="error",
         explanation=(
-            "A loop that begins at `thread_position_in_grid` has to step by the number of threads in the grid. One "
-            "that steps by `threads_per_threadgroup` visits most elements once for each threadgroup: sums and atomics "
+            "A loop that begins at `thread_position_in_grid` has to step by the number of threads in the "
+            "grid. One "
+            "that steps by `threads_per_threadgroup` visits most elements once for each threadgroup: sums "
+            "and atomics "
             "count them several times, and everything takes longer."
         ),
         bad='''
@@ -85,7 +90,10 @@ kernel = MetalKernel(
 kernel.cases = lambda: [{"inputs": [random((5000,))], "threads_per_grid": (1024, 1, 1),
                          "threads_per_thread_group": (256, 1, 1), "result_shapes": [[5000]]}]
 ''',
-        fix="Step by `threads_per_grid`; or begin at `thread_position_in_threadgroup` if each threadgroup does all of it.",
+        fix=(
+            "Step by `threads_per_grid`; or begin at `thread_position_in_threadgroup` if each threadgroup "
+            "does all of it."
+        ),
         find=_find,
     ),
 )

@@ -18,7 +18,8 @@ UNUSED = Rule(
     title="a suppression that silences nothing",
     severity="note",
     explanation=(
-        "A comment names a rule that is not broken on its line or on the line below, or a rule that does not exist. "
+        "A comment names a rule that is not broken on its line or on the line below, or a rule that does "
+        "not exist. "
         "It would hide a mistake that somebody makes there later."
     ),
     bad='''
