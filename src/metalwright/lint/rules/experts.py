@@ -48,7 +48,7 @@ def _gathering(subject: Subject, launch: Launch) -> list[str]:
 
 def _first_row_only(subject: Subject, name: str, shape: tuple[int, ...]) -> int | None:
     """Return a read of an input, all of whose reads have 0 for a coordinate of more than one row."""
-    reads = [a for a in subject.body.accesses(name)]
+    reads = subject.body.accesses(name)
     if not reads or any(len(a.indices) != len(shape) for a in reads):
         return None
     for position in range(1, len(shape)):

@@ -21,9 +21,9 @@ def _find(subject: Subject) -> Iterator[Hit]:
     for code in subject.codes:
         found = [(call.at, call.text) for call in code.calls(*_TESTS)]
         for node in code.nodes:
-            if node.kind == "binary" and node.text in ("!=", "==") and alike(*node.parts):
-                if node.parts[0].kind in ("name", "subscript", "member"):
-                    found.append((node.at, f"comparing {node.parts[0].root!r} with itself"))
+            compares = node.kind == "binary" and node.text in ("!=", "==") and alike(*node.parts)
+            if compares and node.parts[0].root:
+                found.append((node.at, f"comparing {node.parts[0].root!r} with itself"))
         for at, what in sorted(found):
             yield subject.hit(
                 code,

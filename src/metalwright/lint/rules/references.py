@@ -129,9 +129,9 @@ def _has_product(source: FunctionSource, node: ast.AST, depth: int = 0) -> bool:
             return True
         if isinstance(part, ast.Call) and _called(part) in _PRODUCTS:
             return True
-        if isinstance(part, ast.Name) and depth < 6:
-            if any(_has_product(source, value, depth + 1) for value in source.values_of(part.id)):
-                return True
+        values = source.values_of(part.id) if isinstance(part, ast.Name) and depth < 6 else []
+        if any(_has_product(source, value, depth + 1) for value in values):
+            return True
     return False
 
 
