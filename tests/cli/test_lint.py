@@ -46,8 +46,14 @@ def test_what_cannot_be_linted(command, kernels, tmp_path):
     assert command("lint", tmp_path / "missing.py").code == 2
     done = command("lint", kernels("\ngood.cases = lambda: [{}]\n"))
     assert done.code == 2 and "case 1 lacks 'inputs'" in done.err
+
+
+def test_cases_that_raise(command, kernels):
     done = command("lint", kernels("\ngood.cases = lambda: 1 / 0\n"))
     assert done.code == 2 and "ZeroDivisionError" in done.err
+
+
+def test_a_sarif_file_that_cannot_be_written(command, kernels, tmp_path):
     done = command("lint", kernels(), "--sarif", tmp_path / "no" / "folder")
     assert done.code == 2 and "cannot write" in done.err
 

@@ -114,9 +114,9 @@ def test_found_at_its_line(name, lint_file):
     assert [finding.rule for finding in findings] == [rule]
     finding = findings[0]
     assert finding.site and finding.excerpt and line in finding.excerpt
-    where = finding.site.file == "k.src" and src or options["helpers"]
+    where = (finding.site.file == "k.src" and src) or options["helpers"]
     # the first line of src is the one that the text begins on
-    lines = (["", *where.split("\n")] if finding.site.file == "k.src" else where.split("\n"))
+    lines = ["", *where.split("\n")] if finding.site.file == "k.src" else where.split("\n")
     assert lines[finding.site.line - 1].strip() == finding.excerpt.strip()
 
 

@@ -9,7 +9,9 @@ NUMBERS = rule("MW301").bad
 
 def test_on_the_line_and_on_the_line_above(rules_of):
     assert rules_of(BARRIERS.replace(BARRIER, BARRIER + " // metalwright: ignore MW104")) == []
-    assert rules_of(BARRIERS.replace(BARRIER, "    // metalwright: ignore MW104, MW101\n" + BARRIER)) == ["MW001"]
+    assert rules_of(BARRIERS.replace(BARRIER, "    // metalwright: ignore MW104, MW101\n" + BARRIER)) == [
+        "MW001"
+    ]
     assert rules_of(BARRIERS.replace(BARRIER, "    /* metalwright: ignore MW104 */\n" + BARRIER)) == []
 
 
