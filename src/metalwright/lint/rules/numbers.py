@@ -14,10 +14,7 @@ _TESTS = ("isnan", "isinf", "isfinite", "isnormal", "isordered", "isunordered")
 def _find(subject: Subject) -> Iterator[Hit]:
     fast = getattr(subject.kernel, "math_mode", "safe") == "fast"
     severity: Severity = "warning" if fast else "note"
-    mode = (
-        "math_mode='fast'" if fast
-        else "the artifact's MSL is compiled with Metal's default, which is fast math,"
-    )  # fmt: skip
+    mode = "math_mode='fast'" if fast else "fast math, Metal's default and perhaps the artifact's,"
     for code in subject.codes:
         found = [(call.at, call.text) for call in code.calls(*_TESTS)]
         for node in code.nodes:
