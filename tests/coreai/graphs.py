@@ -27,7 +27,7 @@ def constant(values: Any, dtype: Any) -> Any:
 MakeType = Callable[[], Any]
 
 
-def tensor(shape: Sequence[int | None], dtype: Any = np.float32) -> MakeType:
+def tensor(shape: Sequence[int], dtype: Any = np.float32) -> MakeType:
     return lambda: TensorType(tuple(shape), dtype)._to_mlir_type()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,11 +115,31 @@ def test_bytecode_of_a_later_version(good: Path) -> None:
     )
 
 
-def test_an_asset_of_a_later_version(good: Path) -> None:
-    metadata(good, assetVersion="3.0", producer="coreai-core 9.0.0")
+@pytest.mark.parametrize(
+    ("operation", "producer"), [("v9", "9.0.0"), ("v0", "0.0.1")], ids=["newer", "older"]
+)
+def test_an_operation_of_another_dialect(good: Path, operation: str, producer: str) -> None:
+    """Operations carry the dialect's version in their names."""
+
+    def other(program: bytes) -> bytes:
+        assert program.count(b"metal4_kernel_v1") == 1
+        return program.replace(b"metal4_kernel_v1", f"metal4_kernel_{operation}".encode())
+
+    rewrite(good, other)
+    metadata(good, producer=f"coreai-core {producer}")
     refuse(
         good,
-        "has asset version '3.0' and was written by coreai-core 9.0.0; this version of Metalwright reads 2.x",
+        rf"operation 'aicode.metal.metal4_kernel_{operation}' found in dialect .*; it was written by coreai-core "
+        rf"{producer}, and coreai-core \S+ is installed: another version is needed",
+    )
+
+
+@pytest.mark.parametrize("version", ["3.0", "1.0"], ids=["newer", "older"])
+def test_an_asset_of_another_version(good: Path, version: str) -> None:
+    metadata(good, assetVersion=version, producer="coreai-core 9.0.0")
+    refuse(
+        good,
+        f"has asset version '{version}' and was written by coreai-core 9.0.0; this version of Metalwright reads 2.x",
     )
 
 
@@ -135,12 +157,35 @@ def test_a_link_to_a_file_outside(good: Path, tmp_path: Path) -> None:
 
 
 def test_a_result_that_no_memory_holds(tmp_path: Path) -> None:
-    shape = (1 << 20, 1 << 20)
-    path = one_kernel(tmp_path, "y[0, 0] = x[0];", shape)
-    with pytest.raises(
-        ArtifactError, match=r"function 'main': 'coreai.metal4_kernel' makes a tensor of \[1048576"
-    ):
-        load(path)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # far more, and fewer elements than there are bytes
+    for shape in ((1 << 20, 1 << 20), (1 << 10, (memory >> 12) + 1)):
+        path = one_kernel(tmp_path, "y[0, 0] = x[0];", shape)
+        with pytest.raises(
+            ArtifactError, match=rf"function 'main': 'coreai.metal4_kernel' makes a tensor of \[{shape[0]}"
+        ):
+            load(path)
+
+
+def test_a_result_that_no_memory_holds_when_it_is_run(tmp_path: Path) -> None:
+    kernel = CustomMetalKernel("grows", ["x"], ["y"], "y[0, 0] = x[0];", [GID])
+    made = tensor((-1, -1))
+
+    def body(x: Any, size: Any) -> list[Any]:
+        one_thread = constant([1, 1, 1], np.uint32)
+        return list(kernel._construct_kernel_op([x, one_thread, one_thread, size], [made()]))
+
+    inputs = {"x": tensor((4,)), "size": tensor((2,), np.uint32)}
+    model = load(save(tmp_path / "m.aimodel", lambda: one("main", inputs, {"y": made}, body)))
+    assert model(x=X, size=np.array([3, 1], np.uint32))["y"].shape == (3, 1)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # fewer elements than there are bytes, and more
+    for rows in (1 << 20, 1 << 30):
+        size = np.array([rows, (memory >> 21) + 1], np.uint32)
+        with pytest.raises(
+            ArgumentError, match=r"result 'y': shape \[.*\] is more than this machine's memory"
+        ):
+            model(x=X, size=size)
 
 
 @pytest.mark.parametrize("kernel", [False, True], ids=["plain", "with-a-kernel"])

@@ -47,6 +47,7 @@ def test_with_the_plugin_all_pass(file: str) -> None:
     assert (code, counts) == (0, {"passed": FILES[file]}), output
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="on macOS Core AI may have a GPU to run them on")
 @pytest.mark.parametrize("file", FILES)
 def test_without_it_all_fail(file: str) -> None:
     code, counts, output = outcomes(file)

@@ -17,6 +17,7 @@ from metalwright import children
 from metalwright.coreai import files
 from metalwright.errors import ArtifactError, MetalwrightError
 
+_ERROR = "error: "
 _QUOTED_CHARACTERS = 300
 
 
@@ -35,7 +36,9 @@ def call(path: Path, module: str, request: Any) -> Any:
             check=False,
         )
         messages.seek(0)
-        said = " ".join(messages.read().decode("utf-8", "replace").split())[-_QUOTED_CHARACTERS:]
+        said = " ".join(messages.read().decode("utf-8", "replace").split())
+        # what comes after its error is its end, told by other parts
+        said = said[max(said.find(_ERROR), 0) :][:_QUOTED_CHARACTERS]
     try:
         made = pickle.loads(child.stdout)
     except (EOFError, pickle.UnpicklingError):

@@ -165,7 +165,9 @@ def _check_sizes(graphs: Any) -> None:
                 if not isinstance(result.type, RankedTensorType):
                     continue
                 kind = tensor_type(result.type)
-                if math.prod(extent for extent in kind.shape if extent != "?") > memory:
+                # of another element type it is not known here how large it is
+                size = elements.NUMPY[kind.dtype].itemsize if kind.dtype in elements.NUMPY else 1
+                if math.prod(extent for extent in kind.shape if extent != "?") * size > memory:
                     raise ArtifactError(
                         f"function {_name(graph)!r}: {operation.name!r} makes a tensor of {list(kind.shape)} "
                         f"{kind.dtype}, which is more than this machine's memory of {memory >> 30} GiB"
