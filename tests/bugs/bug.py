@@ -150,7 +150,11 @@ class Bug:
         line = self.line()
         if line is None:
             return bool(right)
-        return any(f"bugs_{self.subject.name}.src:{line}:" in finding.message for finding in right)
+        # of a race, either place
+        sites = [
+            site for finding in right for site in (finding.site, *(other.site for other in finding.related))
+        ]
+        return any(site is not None and site.line == line for site in sites)
 
 
 def launch(grid: Sizes, group: Sizes, *shapes: list[int]) -> Case:

@@ -1,7 +1,7 @@
 // A kernel of 70 threads that meet at barriers and exchange lanes, on a bare processor: exits 0 when all is right.
 #include "runtime.c"
 
-const u32 __mw_checked = 0, __mw_uses_fibers = 1, __mw_arena_bytes = 512, __mw_constant_count = 0;
+const u32 __mw_checked = 0, __mw_watched = 0, __mw_uses_fibers = 1, __mw_arena_bytes = 512, __mw_constant_count = 0;
 const mw_constant __mw_constants[1];
 
 void __mw_entry(const mw_thread *thread, const mw_buffer *buffers, mw_context *context) {
