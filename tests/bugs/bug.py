@@ -154,7 +154,10 @@ class Bug:
         sites = [
             site for finding in right for site in (finding.site, *(other.site for other in finding.related))
         ]
-        return any(site is not None and site.line == line for site in sites)
+        if any(site is not None and site.line == line for site in sites):
+            return True
+        # of barriers that are not met together, the message names the other
+        return any(f"bugs_{self.subject.name}.src:{line}:" in finding.message for finding in right)
 
 
 def launch(grid: Sizes, group: Sizes, *shapes: list[int]) -> Case:
