@@ -484,8 +484,32 @@ def test_what_a_process_that_died_has_left_goes(cached: Path) -> None:
     compiled.trim()
     assert {path.name for path in compiled.folder().iterdir()} >= {".tmp-new", "not-ours"}
     assert not (compiled.folder() / ".tmp-old").exists()
-    assert compiled.clear() == 2
-    assert [path.name for path in compiled.folder().iterdir()] == ["not-ours"]
+    # what may be at work stays
+    assert compiled.clear() == 1
+    assert {path.name for path in compiled.folder().iterdir()} == {".tmp-new", "not-ours"}
+
+
+def test_a_cache_may_be_cleared_at_any_time(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_parts, find = compiled._run, compiled.compiled
+
+    def cleared_while_compiling(path: Path, new: Path) -> None:
+        compile_parts(path, new)
+        compiled.clear()
+
+    def cleared_before_it_is_opened(path: Path) -> compiled.Compiled:
+        parts = find(path)
+        compiled.clear()
+        return parts
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled, "_run", cleared_while_compiling)
+        assert works(cached)
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled, "compiled", cleared_before_it_is_opened)
+        assert works(cached)
+    model = load(cached)
+    compiled.clear()
+    assert model(x=X)["y"].tolist() == (3 * X).tolist()
 
 
 def test_old_parts_go_first_when_the_folder_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

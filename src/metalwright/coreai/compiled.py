@@ -72,10 +72,10 @@ def compiled(path: Path) -> Compiled:
     entry = folder() / (cache.key("artifact", _identity(), digest) + interpreter.SUFFIX)
     plan = _plan(entry)
     if plan is None:
-        if not _writable(entry.parent):
-            return _compiled_for_now(path)
-        plan = _compile(path, entry)
+        plan = _compile(path, entry) if _writable(entry.parent) else None
         trim(keep=entry)
+    if plan is None:
+        return compiled_for_now(path)
     with contextlib.suppress(OSError):
         os.utime(entry)
     return Compiled(entry, plan)
@@ -109,8 +109,14 @@ def _writable(target: Path) -> bool:
         return False
 
 
-def _compiled_for_now(path: Path) -> Compiled:
-    """Compile into a folder that goes with the result: a cache that cannot be written is no error."""
+def compiled_for_now(path: Path) -> Compiled:
+    """Compile into a folder that goes with the result.
+
+    A cache that cannot be written, or that somebody clears just now, is no error.
+
+    Raises:
+        ArtifactError: As :func:`compiled`.
+    """
     with _as_artifact_error(path):
         new = Path(tempfile.mkdtemp(prefix="metalwright-", suffix=interpreter.SUFFIX))
         try:
@@ -129,7 +135,8 @@ def _remove_own(target: Path, process: int) -> None:
         shutil.rmtree(target, ignore_errors=True)
 
 
-def _compile(path: Path, entry: Path) -> Plan:
+def _compile(path: Path, entry: Path) -> Plan | None:
+    """Compile into an entry of the cache; ``None`` where it did not get there, or is gone again."""
     with (
         _as_artifact_error(path),
         # in the same folder, so that it can be moved in one step
@@ -145,11 +152,9 @@ def _compile(path: Path, entry: Path) -> Plan:
         except OSError:  # another process was faster, or what is there is damaged
             if _plan(entry) is None:
                 _remove(entry)
-                new.rename(entry)
-    plan = _plan(entry)
-    if plan is None:
-        raise ArtifactError(f"{path}: its compiled parts at {entry} are gone")
-    return plan
+                with contextlib.suppress(OSError):
+                    new.rename(entry)
+    return _plan(entry)
 
 
 @contextmanager
@@ -185,8 +190,8 @@ def trim(keep: Path | None = None) -> None:
     entries = sorted(_entries(), key=lambda entry: entry[2])
     total = sum(size for _, size, _ in entries)
     for path, size, used in entries:
-        stale = path.name.startswith(_TEMPORARY) and time.time() - used > _STALE_SECONDS
-        if stale or (total > limit() and path != keep and not path.name.startswith(_TEMPORARY)):
+        temporary = path.name.startswith(_TEMPORARY)
+        if not _at_work(path, used) and (temporary or (total > limit() and path != keep)):
             _remove(path)
             total -= size
 
@@ -198,11 +203,16 @@ def stats() -> cache.CacheStats:
 
 
 def clear() -> int:
-    """Delete every entry and return how many there were."""
-    entries = _entries()
-    for path, _, _ in entries:
+    """Delete every entry and return how many there were. What a process is writing stays."""
+    entries = [path for path, _, used in _entries() if not _at_work(path, used)]
+    for path in entries:
         _remove(path)
     return len(entries)
+
+
+def _at_work(path: Path, used: float) -> bool:
+    """Whether somebody may be writing to an entry."""
+    return path.name.startswith(_TEMPORARY) and time.time() - used <= _STALE_SECONDS
 
 
 def _entries() -> list[tuple[Path, int, float]]:

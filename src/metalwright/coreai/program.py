@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from metalwright.authoring import dtypes
-from metalwright.coreai import arrays, elements, interpreter
+from metalwright.coreai import arrays, compiled, elements, interpreter
 from metalwright.coreai.artifact import TensorInfo
-from metalwright.coreai.compiled import Compiled, compiled
+from metalwright.coreai.compiled import Compiled
 from metalwright.coreai.execute import Executor, Observer, Value
 from metalwright.coreai.kernels import EmbeddedKernel
 from metalwright.coreai.plan import Constant, FunctionPlan, Plan
 from metalwright.coreai.segments import input_names
 from metalwright.engine import workers
-from metalwright.errors import ArgumentError
+from metalwright.errors import ArgumentError, MetalwrightError
 
 
 def prepare(path: Path, *, checked: bool, math_mode: str) -> Program:
@@ -31,7 +31,15 @@ def prepare(path: Path, *, checked: bool, math_mode: str) -> Program:
         ArtifactError: It does not exist, is damaged, of another version, or has something that cannot be run here.
         CompileError: The MSL of a kernel does not compile.
     """
-    return Program(path, compiled(path), checked=checked, math_mode=math_mode)
+    parts = compiled.compiled(path)
+    try:
+        return Program(path, parts, checked=checked, math_mode=math_mode)
+    except MetalwrightError:
+        raise
+    except Exception:
+        # somebody clears the cache just now; what has been opened once needs its files no longer
+        parts = compiled.compiled_for_now(path)
+    return Program(path, parts, checked=checked, math_mode=math_mode)
 
 
 class Program:
